@@ -47,8 +47,7 @@ simulate: $(READY)  ## lives in simulated time: SEEDS=100000, or KIND="elections
 # VERSION="3.8" for one version only.
 conformance: $(READY)  ## the simulated ZooKeeper beside real ones: STEPS=1000000 VERSION="3.8"
 	@LEADERQ_CONFORMANCE_STEPS=$(STEPS) LEADERQ_CONFORMANCE_VERSION=$(VERSION) $(BIN)/python -m pytest \
-	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py \
-	  tests/integration/zookeeper/test_simulated_ensemble_of_three.py
+	  --timeout 0 tests/integration/zookeeper/test_simulated_ensemble.py
 
 # The browser is Debian's package chromium. In the other runs these tests are skipped without it.
 page: $(READY)  ## leaderq dashboard in headless Chromium, with what axe finds

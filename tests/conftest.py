@@ -6,8 +6,10 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,10 +17,19 @@ from postgres import postgres, postgres_server  # noqa: F401  (fixtures)
 from redis_server import redis_url  # noqa: F401
 
 from leaderq.kafka.clients.kafka_python_connection import DIRECT
+from leaderq.testing import ZooKeeperServer
+from leaderq.testing.candidate_process import CandidateProcess
 
 import kafka  # isort: skip  (leaderq.kafka keeps the warnings of it to itself)
 
 pytest_plugins = ["leaderq.testing.plugin"]
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="wonderland"
+    user_bob="builder";
+};
+"""
 LONG = Path(__file__).with_name("long.txt")
 
 # An example that took long tells of a busy machine, not of the program.
@@ -98,7 +109,7 @@ def _logging_as_found() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_from_outside(monkeypatch) -> None:
     """What the developer has set for their own use of leaderq must not change a test; what chooses
     the servers stays.
     """
@@ -115,3 +126,30 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("LEADERQ_") and name not in keep:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def sasl_server() -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper server with the users of ``JAAS``."""
+    with ZooKeeperServer(jaas=JAAS) as server:
+        yield server
+
+
+@pytest.fixture
+def start(
+    zookeeper_server, znode_root, tmp_path, fault_proxy
+) -> Iterator[Callable[..., CandidateProcess]]:
+    """Start a candidate below the test's own root; all are stopped after the test, and before the
+    proxies they go through. Leaders are to go when a test wants it, not when a machine stalls.
+    """
+    with ExitStack() as stack:
+
+        def begin(target: str, *, id: str = "a", arguments: Any = (), **more: Any) -> Any:
+            usual = {"zookeeper": zookeeper_server.address, "cwd": tmp_path}
+            options: Any = {**usual, "session_timeout_s": 15.0, **more}
+            arguments = ["--root", znode_root, *arguments]
+            return stack.enter_context(
+                CandidateProcess(target, id=id, arguments=arguments, **options)
+            )
+
+        yield begin

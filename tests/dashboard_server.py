@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -57,7 +57,6 @@ def served(
     *,
     actions: bool = False,
     every_s: float = 0.2,
-    now: Callable[[], int] = lambda: NOW_MS,
     **access: Any,
 ) -> Iterator[Served]:
     """The page until the block is left; ``access``: as of :class:`PageAccess`."""
@@ -71,7 +70,7 @@ def served(
     server, listener = PageServer(dashboard, refresher), socket.create_server(("127.0.0.1", 0))
     page.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    former, clock.now_ms = clock.now_ms, now
+    former, clock.now_ms = clock.now_ms, lambda: NOW_MS
     refresher.start()
     thread.start()
     try:

@@ -34,7 +34,7 @@ class DatabaseOffsetsContract:
     mark: str
 
     @pytest.fixture
-    def a_store(self, connect: Any, results: Any) -> Iterator[AStore]:
+    def a_store(self, connect, results) -> Iterator[AStore]:
         made: list[DatabaseOffsets] = []
 
         def make(**options: Any) -> DatabaseOffsets:
@@ -52,8 +52,8 @@ class DatabaseOffsetsContract:
             cursor.executemany(insert, [(row.offset,) for row in rows])
 
     def test_results_and_offsets_are_stored_together_and_a_zombie_is_refused_whole(
-        self, a_store: AStore, results: Callable[[], list[int]], options: dict[str, Any]
-    ) -> None:
+        self, a_store, results, options
+    ):
         zombie, old = a_store(**options), open_term(1)
         successor, new = a_store(**options), open_term(2)
         assert zombie.load(old) == {}
@@ -71,8 +71,8 @@ class DatabaseOffsetsContract:
         assert results() == [0, 1, 2, 5, 3, 4, 5]
 
     def test_workers_have_a_connection_each_and_store_each_record_once(
-        self, a_store: AStore, connect: Any, options: dict[str, Any]
-    ) -> None:
+        self, a_store, connect, options
+    ):
         """Each stores its partition's records, each batch after an attempt that fails with half of
         it written.
         """

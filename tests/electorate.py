@@ -6,18 +6,9 @@ from typing import Any
 
 from leaderq import Candidate, Deposed, Session, Term, connect
 from leaderq.election.decision import Role
-from leaderq.events import Event, EventBus, Standing
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
-
-
-def conclude_and_close(candidate: Candidate) -> None:
-    """As a runner does at its end; ``close`` alone would wait for the term to be concluded."""
-    tenure = candidate._campaign.tenure
-    if tenure is not None:
-        candidate.conclude(tenure.term, Reason.WITHDRAWN, timeout_s=1.0)
-    candidate.close(timeout_s=1.0)
 
 
 def is_believed(term: Term) -> bool:
@@ -37,37 +28,23 @@ def term_of(candidate: Candidate) -> OpenTerm:
 
 
 class Electorate:
-    """Makes candidates of the career ``c`` below a root of the test's own.
-
-    ``events`` are those of all candidates; ``buses`` holds the event bus of each by its id.
-    """
+    """Makes candidates of the career ``c`` below a root of the test's own."""
 
     def __init__(self, address: str, root: str) -> None:
         self.address = address
         self.root = root
-        self.events: list[Event] = []
-        self.buses: dict[str, EventBus] = {}
         self._sessions: list[Session] = []
         self._candidates: list[Candidate] = []
 
-    def session(self, *, timeout_s: float = 30.0, address: str = "", **more: Any) -> Session:
+    def session(self, *, timeout_s: float = 30.0, address: str = "") -> Session:
         """By default of a time-out that is longer than anything here may be without a processor."""
-        session = connect(address or self.address, timeout_s=timeout_s, **more)
-        self._sessions.append(session)
-        return session
+        self._sessions.append(connect(address or self.address, timeout_s=timeout_s))
+        return self._sessions[-1]
 
-    def candidate(self, id: str, session: Session | None = None, **options: Any) -> Candidate:
+    def candidate(self, id: str, **options: Any) -> Candidate:
         """A candidate that does not stand yet; ``options`` are those of :meth:`session`."""
-        bus = self.buses.setdefault(id, EventBus())
-        bus.subscribe(Event, self.events.append)
-        session = session or self.session(**options)
-        candidate = Candidate(session, "c", id=id, root=self.root, events=bus)
-        self._candidates.append(candidate)
-        return candidate
-
-    def told(self, kind: type[Event], id: str) -> list[Any]:
-        """The events of class ``kind`` that candidate ``id`` has published."""
-        return [one for one in self.events if isinstance(one, kind) and one.candidate == id]
+        self._candidates.append(Candidate(self.session(**options), "c", id=id, root=self.root))
+        return self._candidates[-1]
 
     def lead(self, candidate: Candidate) -> OpenTerm:
         """Let ``candidate`` stand, and return the term that it wins."""
@@ -75,19 +52,22 @@ class Electorate:
         return term_of(candidate)
 
     def wait_in_line(self, candidate: Candidate) -> None:
-        """Let ``candidate`` stand, and return when it waits for another one, which it watches."""
-        before = len(self.told(Standing, candidate.id))
+        """Let ``candidate`` stand, and return when it waits for another one."""
         candidate.stand()
-        eventually(lambda: len(self.told(Standing, candidate.id)) > before)
-        assert candidate.role is Role.WAITING, f"{candidate.id} is {candidate.role.name}"
+        eventually(lambda: candidate.role is Role.WAITING)
 
     def path(self, *names: str) -> str:
         """A path below the career's folder."""
         return "/".join([self.root, "c", *names])
 
     def close(self) -> None:
-        """Conclude, close and end everything that was made here."""
+        """Conclude and close everything as a runner does at its end; ``close`` alone would wait for
+        terms to be concluded.
+        """
         for candidate in self._candidates:
-            conclude_and_close(candidate)
+            tenure = candidate._campaign.tenure
+            if tenure is not None:
+                candidate.conclude(tenure.term, Reason.WITHDRAWN, timeout_s=1.0)
+            candidate.close(timeout_s=1.0)
         for session in self._sessions:
             session.close(1.0)

@@ -1,9 +1,8 @@
-"""Which broker of a cluster leads a partition, or coordinates a group or a producer's
-transactions.
-"""
+"""Which broker of a cluster leads a partition."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -11,18 +10,15 @@ from kafka import KafkaAdminClient
 from leaderq.testing import eventually
 
 
-def partition_leader(cluster: Any, topic: str, number: int = 0) -> Any:
-    """The member of ``cluster`` that leads this partition, once there is one."""
+def partition_leader(cluster: Any, topic: str) -> Any:
+    """The member of ``cluster`` that leads partition 0, once there is one."""
 
     def found() -> Any:
-        admin = KafkaAdminClient(bootstrap_servers=cluster.address)
-        try:
+        with closing(KafkaAdminClient(bootstrap_servers=cluster.address)) as admin:
             (told,) = admin.describe_topics([topic])
-        finally:
-            admin.close()
         (leader,) = (
-            each["leader_id"] for each in told["partitions"] if each["partition_index"] == number
+            each["leader_id"] for each in told["partitions"] if each["partition_index"] == 0
         )
         return cluster.members[leader - 1] if leader > 0 else None
 
-    return eventually(found, timeout_s=60, message=f"partition {number} of {topic} has a leader")
+    return eventually(found, timeout_s=60, message=f"partition 0 of {topic} has a leader")

@@ -13,6 +13,6 @@ from leaderq.testing.plugin import serve_kafka
 
 
 @pytest.fixture(name="kafka_broker", scope="module")
-def own_broker(pytestconfig: pytest.Config) -> Iterator[Any]:
+def own_broker(pytestconfig) -> Iterator[Any]:
     """In place of the session's."""
     yield from serve_kafka(pytestconfig)

@@ -82,7 +82,7 @@ def postgres_server() -> Iterator[Database]:
 
 
 @pytest.fixture
-def postgres(postgres_server: Database) -> Database:
+def postgres(postgres_server) -> Database:
     """A database of this test's own."""
     name = f"t_{uuid.uuid4().hex}"
     with postgres_server.connect(autocommit=True) as connection:
@@ -135,7 +135,7 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
         return True
 
     try:
-        eventually(answers, timeout_s=30, interval_s=0.1, message="PostgreSQL answers")
+        eventually(answers, interval_s=0.1, message="PostgreSQL answers")
     except BaseException:
         process.end(grace_s=0)
         raise

@@ -1,17 +1,17 @@
-"""What lies on a topic, read by kafka-python itself, and in a queue."""
+"""What lies on a topic, read by kafka-python itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from leaderq.kafka.record import Record
+from leaderq.kafka.topics import end_offsets
 
 Read = Callable[[], list[Record]]
 
 
 def read_all(address: str, topic: str, *, isolation: str = "read_uncommitted") -> list[Record]:
-    """What lies there; of ``read_committed`` what is stable once all transactions have ended."""
+    """What lies there, in order within each partition; of ``read_committed`` what is stable."""
     # after leaderq.kafka, which keeps a warning of this import quiet
     from kafka import KafkaConsumer, TopicPartition
 
@@ -24,6 +24,9 @@ def read_all(address: str, topic: str, *, isolation: str = "read_uncommitted") -
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
         ends = consumer.end_offsets(places)
+        if isolation == "read_committed":
+            stable = end_offsets(address, topic)
+            ends = {place: stable[place.partition] for place in places}
         found: list[Record] = []
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=500, max_records=10_000).values():
@@ -34,11 +37,3 @@ def read_all(address: str, topic: str, *, isolation: str = "read_uncommitted") -
         return found
     finally:
         consumer.close()
-
-
-def taken(queue: Any, count: int) -> list[Any]:
-    found = []
-    for _ in range(count):
-        with queue.take(30) as item:
-            found.append(item.value)
-    return found

@@ -34,7 +34,7 @@ def redis_url() -> Iterator[str]:
         return bool(redis.Redis.from_url(url).ping())
 
     try:
-        eventually(answers, timeout_s=30, interval_s=0.1, message="Redis answers")
+        eventually(answers, interval_s=0.1, message="Redis answers")
         yield url
     finally:
         process.end(grace_s=5)

@@ -27,7 +27,7 @@ def exporter() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+def spans(monkeypatch) -> Iterator[Spans]:
     """Trace within the test, with all links, however busy the machine is; call it for the spans
     that have ended, whose names begin so.
     """

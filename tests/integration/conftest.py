@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
-from leaderq.testing import FaultProxy, ZooKeeperServer
+from leaderq.testing import FaultProxy
 from leaderq.zookeeper import Session, connect
 
 Open = Callable[..., Session]
 
 
 @pytest.fixture
-def address(zookeeper_server: ZooKeeperServer, znode_root: str) -> str:
+def address(zookeeper_server, znode_root) -> str:
     """The servers with the test's own root."""
     return zookeeper_server.address + znode_root
 
 
 @pytest.fixture
-def proxy(
-    zookeeper_server: ZooKeeperServer, fault_proxy: Callable[[str], FaultProxy]
-) -> FaultProxy:
+def proxy(zookeeper_server, fault_proxy) -> FaultProxy:
     """A way to the server on which faults can be made."""
     return fault_proxy(zookeeper_server.address)
 
 
 @pytest.fixture
-def opened(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Open]:
-    """Sessions whose chroot is the test's own root, by default straight on the server; closed after
-    the test.
+def opened(address) -> Iterator[Open]:
+    """``connect``, by default to the test's own root; all are closed after the test. A busy machine
+    may be slow.
     """
-    made: list[Session] = []
+    with ExitStack() as stack:
 
-    def open_one(address: str | None = None, timeout_s: float = 10.0) -> Session:
-        made.append(
-            connect((address or zookeeper_server.address) + znode_root, timeout_s=timeout_s)
-        )
-        return made[-1]
+        def open_one(where: str = address, **options: Any) -> Session:
+            session = connect(where, **{"connect_timeout_s": 60.0, **options})
+            stack.callback(session.close, timeout_s=2.0)
+            return session
 
-    yield open_one
-    for session in made:
-        session.close(timeout_s=2.0)
+        yield open_one
 
 
 @pytest.fixture
-def session(opened: Open) -> Session:
-    """One of these."""
-    return opened()
+def kazoo(address, session) -> Iterator[KazooClient]:
+    """kazoo's own client there, for what leaderq does not do: ACLs."""
+    client = KazooClient(address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def session(opened) -> Session:
+    """One of these, of a time-out that is longer than anything here may be without a processor."""
+    return opened(timeout_s=30.0)

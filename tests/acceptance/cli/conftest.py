@@ -4,14 +4,15 @@ career.
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -71,25 +72,20 @@ def environment() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "billing.py").write_text(BILLING)
     return tmp_path
 
 
 @pytest.fixture
-def root() -> str:
-    return f"/cli-{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def session(zookeeper_server: Any, znode_root: str) -> Iterator[Session]:
+def session(zookeeper_server, znode_root) -> Iterator[Session]:
     with connect(zookeeper_server.address) as opened:
         opened.ensure_path(znode_root)
         yield opened
 
 
 @pytest.fixture
-def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Shell:
+def shell(folder, monkeypatch, capfd) -> Shell:
     """Run one command to its end; keyword arguments are settings, given as variables.
 
     Verbs that import a career or own their process run as one; the others here, which is quicker.
@@ -122,48 +118,75 @@ def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> Shell:
 
 
 @pytest.fixture
-def stand(folder: Path, root: str, zookeeper_server) -> Iterator[Callable[[str], CandidateProcess]]:
-    """Start a candidate of *ad-billing*, and wait until it stands; all are stopped at the end."""
-    with ExitStack() as stack:
+def stand(folder, start) -> Callable[..., CandidateProcess]:
+    """Start a candidate of *ad-billing*, and wait until it stands."""
 
-        def start(
-            name: str, target: str = "billing:AdBilling", *arguments: str
-        ) -> CandidateProcess:
-            process = CandidateProcess(
-                target,
-                id=name,
-                zookeeper=zookeeper_server.address,
-                cwd=folder,
-                session_timeout_s=15.0,
-                arguments=["--root", root, *arguments],
-                environment=clean_environment(),
-            )
-            stack.enter_context(process)
-            process.wait_for("standing")
-            return process
+    def begin(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
+        process: CandidateProcess = start(target, id=name, cwd=folder, arguments=arguments)
+        process.wait_for("standing")
+        return process
 
-        yield start
+    return begin
 
 
 @pytest.fixture
-def lead(stand: Any) -> Callable[..., CandidateProcess]:
+def lead(stand) -> Callable[..., CandidateProcess]:
     """Start a candidate that leads when this returns."""
 
-    def start(name: str, *more: str) -> CandidateProcess:
+    def begin(name: str, *more: str) -> CandidateProcess:
         process: CandidateProcess = stand(name, *more)
         process.wait_for("stage_began", stage="execution")
         return process
 
-    return start
+    return begin
 
 
 @pytest.fixture
-def given(zookeeper_server: Any, root: str) -> dict[str, str]:
+def given(zookeeper_server, znode_root) -> dict[str, str]:
     """The settings with which a verb finds what this test has started."""
-    return {"zookeeper": zookeeper_server.address, "root": root}
+    return {"zookeeper": zookeeper_server.address, "root": znode_root}
 
 
 @pytest.fixture
-def ask(shell: Shell, given: dict[str, str]) -> Shell:
+def ask(shell, given) -> Shell:
     """Run a verb about *ad-billing*."""
     return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})
+
+
+# -- ``leaderq queue``, run in the process of the test
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.decode().splitlines()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        assert self.code == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def queue(zookeeper_server, monkeypatch, folder, capfdbinary, session) -> Callable[..., Done]:
+    """Run ``leaderq queue``; ``stdin`` is what it reads."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
+
+    def run(*arguments: str, stdin: bytes = b"") -> Done:
+        stream = SimpleNamespace(
+            buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
+        )
+        monkeypatch.setattr(sys, "stdin", stream)
+        capfdbinary.readouterr()
+        code = main(["queue", *arguments])
+        out, err = capfdbinary.readouterr()
+        return Done(code, out, err.decode())
+
+    return run

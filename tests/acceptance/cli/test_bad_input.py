@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderq.testing import ZooKeeperServer
-
 NOBODY = "127.0.0.1:1"
 
 
@@ -125,36 +123,16 @@ def test_a_secret_appears_nowhere(shell, folder):
     assert "****" in shell("config", "show").stdout
 
 
-ZOOKEEPER_USERS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_biller="right";
-};
-"""
-
-
-@pytest.fixture(scope="module")
-def guarded_zookeeper() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(jaas=ZOOKEEPER_USERS) as server:
-        yield server
-
-
-def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(
-    shell, guarded_zookeeper
-):
-    login = {
-        "zookeeper": guarded_zookeeper.address,
-        "zookeeper_auth": "sasl",
-        "zookeeper_user": "biller",
-    }
+def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(shell, sasl_server):
+    login = {"zookeeper": sasl_server.address, "zookeeper_auth": "sasl", "zookeeper_user": "alice"}
     done = shell("run", "billing:AdBilling", **login, zookeeper_password="wrong-secret")
     assert done.returncode == 2, done.stderr
     *_, last = done.stderr.splitlines()
-    assert guarded_zookeeper.address in last
-    assert "biller" in last
+    assert sasl_server.address in last
+    assert "alice" in last
     assert "Traceback" not in done.stderr
     assert "wrong-secret" not in done.stderr
-    assert shell("status", **login, zookeeper_password="right").returncode == 0
+    assert shell("status", **login, zookeeper_password="wonderland").returncode == 0
 
 
 def test_wrong_options_of_a_career_are_refused_before_it_stands(shell, folder):

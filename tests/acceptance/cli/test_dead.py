@@ -16,31 +16,25 @@ from letters import Letters
 
 from leaderq.kafka.topics import committed, create_topics, produce
 from leaderq.testing import eventually
-from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.waiting import patience
 
 COUNT = 40
 
 
 @pytest.fixture
-def letters(kafka_broker: Any, topic_name: str) -> Letters:
+def letters(kafka_broker, topic_name) -> Letters:
     return Letters(kafka_broker.address, topic_name, COUNT)
 
 
 @pytest.fixture
-def dead(shell: Any, letters: Letters, zookeeper_server: Any, root: str) -> Callable[..., Any]:
-    """Run ``leaderq dead``; keyword arguments are settings."""
+def settings(letters, given) -> dict[str, str]:
+    return {"kafka": letters.address, **given, "career": letters.career}
 
-    def run(*arguments: str, **settings: str) -> Any:
-        given = {
-            "kafka": letters.address,
-            "zookeeper": zookeeper_server.address,
-            "root": root,
-            "career": letters.career,
-        }
-        return shell("dead", *arguments, **{**given, **settings})
 
-    return run
+@pytest.fixture
+def dead(shell, settings) -> Callable[..., Any]:
+    """Run ``leaderq dead``."""
+    return lambda *arguments: shell("dead", *arguments, **settings)
 
 
 def rows(done: Any) -> list[dict[str, Any]]:
@@ -100,14 +94,11 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
 def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_once(
-    dead, letters, folder, environment, zookeeper_server, root, told, code
+    dead, letters, folder, environment, settings, told, code
 ):
-    settings = environment(
-        kafka=letters.address, zookeeper=zookeeper_server.address, root=root, career=letters.career
-    )
     command = [sys.executable, "-m", "leaderq", "dead", "replay", "--yes", "--rate", "4"]
     with subprocess.Popen(
-        command, cwd=folder, env=settings, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=environment(**settings), stderr=subprocess.PIPE, text=True
     ) as process:
         eventually(lambda: letters.progress_noted() >= 2)
         process.send_signal(told)
@@ -155,43 +146,31 @@ class Stuck(KafkaLeaderCareer):
 
 
 def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
-    shell, folder, root, zookeeper_server, kafka_broker
+    shell, folder, start, given, kafka_broker, topic_name
 ):
-    topic = f"stuck{root[5:]}"
+    topic = topic_name
     create_topics(kafka_broker.address, {topic: 1})
     produce(kafka_broker.address, topic, [(b"k%d" % n, b"v") for n in range(3)])
     (folder / "stuck.py").write_text(STUCK.format(topic=topic))
-    servers = {"zookeeper": zookeeper_server.address, "root": root}
-    leader = CandidateProcess(
-        "stuck:Stuck",
-        id="a",
-        zookeeper=zookeeper_server.address,
-        kafka=kafka_broker.address,
-        cwd=folder,
-        arguments=["--root", root],
-    ).start()
-    try:
-        held = eventually(
-            lambda: next((str(line) for line in leader.lines if "held up" in str(line)), ""),
-            timeout_s=60,
-            message="the work is held up",
-        )
-        assert f"leaderq dead bury --career stuck --at {topic}-0@1 --yes" in held
-        assert "key=b'k1'" in held
-        at = ["--career", "stuck", "--at", f"{topic}-0@1"]
-        refused = shell("dead", "bury", *at, **servers)
-        assert (refused.returncode, "give --yes" in refused.stderr) == (2, True)
-        buried = shell("dead", "bury", *at, "--yes", **servers)
-        assert buried.returncode == 0, buried.stderr
-        eventually(
-            lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3},
-            timeout_s=30,
-            message="all is committed",
-        )
-    finally:
-        leader.stop()
-    late = shell("dead", "bury", *at, "--yes", "--timeout-s", "0.5", **servers)
+    leader = start("stuck:Stuck", kafka=kafka_broker.address, cwd=folder)
+    held = eventually(
+        lambda: next((str(line) for line in leader.lines if "held up" in str(line)), ""),
+        message="the work is held up",
+    )
+    assert f"leaderq dead bury --career stuck --at {topic}-0@1 --yes" in held
+    assert "key=b'k1'" in held
+    at = ["--career", "stuck", "--at", f"{topic}-0@1"]
+    refused = shell("dead", "bury", *at, **given)
+    assert (refused.returncode, "give --yes" in refused.stderr) == (2, True)
+    buried = shell("dead", "bury", *at, "--yes", **given)
+    assert buried.returncode == 0, buried.stderr
+    eventually(
+        lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3},
+        message="all is committed",
+    )
+    leader.stop()
+    late = shell("dead", "bury", *at, "--yes", "--timeout-s", "0.5", **given)
     assert (late.returncode, "is taken back" in late.stderr) == (1, True)
-    said = shell("history", "--career", "stuck", **servers)
+    said = shell("history", "--career", "stuck", **given)
     (line,) = (one for one in (said.stderr + said.stdout).splitlines() if "was let pass" in one)
     assert line.startswith(f"{topic}-0@1 was let pass in term 1, ")

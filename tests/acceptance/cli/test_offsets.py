@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -45,14 +45,14 @@ COUNT = 6
 class Offsets:
     """The verb, and the careers of a folder."""
 
-    def __init__(self, shell: Any, folder: Any, root: str, servers: tuple[Any, Any]) -> None:
-        self.zookeeper, self.kafka = (each.address for each in servers)
-        self.folder, self.root, self._shell = folder, root, shell
-        self.topic, self._handled = f"offsets{root[5:]}", folder / "handled"
+    def __init__(self, shell: Any, folder: Any, given: dict[str, str], kafka: str) -> None:
+        self._given, self.kafka, self.folder, self._shell = given, kafka, folder, shell
+        name = given["root"][3:]
+        self.topic, self._handled = f"offsets-{name}", folder / "handled"
         create_topics(self.kafka, {self.topic: 1})
         self.put(COUNT)
         text = CAREERS.format(topic=self.topic, handled=self._handled)
-        self.module = f"reading_{root[5:]}"  # the verbs run in this process, which imports it
+        self.module = f"reading_{name}"  # the verbs run in this process, which imports it
         (folder / f"{self.module}.py").write_text(text)
 
     def put(self, count: int) -> None:
@@ -62,9 +62,7 @@ class Offsets:
         return [int(one) for one in self._handled.read_text().split()]
 
     def __call__(self, *arguments: str, **more: str) -> Any:
-        return self._shell(
-            *arguments, zookeeper=self.zookeeper, kafka=self.kafka, root=self.root, **more
-        )
+        return self._shell(*arguments, kafka=self.kafka, **self._given, **more)
 
     def shown(self, career: str) -> int | None:
         done = self("offsets", "show", f"{self.module}:{career}", "--json")
@@ -79,29 +77,15 @@ class Offsets:
 
 
 @pytest.fixture
-def offsets(shell, folder, root, zookeeper_server, kafka_broker) -> Offsets:
-    return Offsets(shell, folder, root, (zookeeper_server, kafka_broker))
+def offsets(shell, folder, given, kafka_broker) -> Offsets:
+    return Offsets(shell, folder, given, kafka_broker.address)
 
 
 @pytest.fixture
-def lead(offsets: Offsets) -> Iterator[Callable[[str], CandidateProcess]]:
-    started: list[CandidateProcess] = []
-
-    def start(career: str) -> CandidateProcess:
-        process = CandidateProcess(
-            f"{offsets.module}:{career}",
-            id="a",
-            zookeeper=offsets.zookeeper,
-            kafka=offsets.kafka,
-            cwd=offsets.folder,
-            arguments=["--root", offsets.root],
-        )
-        started.append(process)
-        return process.start()
-
-    yield start
-    for process in started:
-        process.stop()
+def lead(offsets, start) -> Callable[[str], CandidateProcess]:
+    return lambda career: start(
+        f"{offsets.module}:{career}", kafka=offsets.kafka, cwd=offsets.folder
+    )
 
 
 def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
@@ -109,7 +93,6 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     lead(career)
     eventually(
         lambda: offsets.shown(career) is not None and offsets.handled() == list(range(COUNT)),
-        timeout_s=60,
         message="all is handled",
     )
     at = ["--at", f"{offsets.topic}-0=2"]
@@ -127,7 +110,6 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     assert offsets("resume", **named).returncode == 0
     eventually(
         lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)],
-        timeout_s=60,
         message="it reads on from there",
     )
 
@@ -143,7 +125,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     assert moved.returncode == 0, moved.stderr
     assert offsets.shown("Reading") == 4
     leader = lead("Keeping")
-    eventually(lambda: offsets.handled() == [4, 5], timeout_s=60, message="the last two are read")
+    eventually(lambda: offsets.handled() == [4, 5], message="the last two are read")
     offsets("pause", career="keeping")
     for really in ([], ["--yes"]):
         refused = offsets.set("Keeping", "--to", "earliest", *really)

@@ -16,26 +16,13 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 import time
 from importlib.metadata import version
 
-from leaderq import connect
 from leaderq.election.layout import Layout, TermRecord, encode
 from leaderq.election.observer import REPAIRED
-from leaderq.errors import NoNode
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing.waiting import eventually, patience
-
-
-def places(server, root):
-    """What waiting candidates say of where they run."""
-    path = Layout(root, "ad-billing").processes
-    with connect(server.address) as session:
-        try:
-            return [session.get(f"{path}/{name}")[0] for name in session.children(path)]
-        except NoNode:
-            return []
 
 
 def lines(done):
@@ -44,10 +31,17 @@ def lines(done):
 
 
 def test_status_and_members_show_who_leads_and_who_waits(
-    shell, stand, lead, given, root, zookeeper_server
+    shell, stand, lead, given, znode_root, session
 ):
     first, second = lead("a"), stand("b")
-    eventually(lambda: b'"host"' in b"".join(places(zookeeper_server, root)))
+    path = Layout(znode_root, "ad-billing").processes
+
+    def places():
+        """What waiting candidates say of where they run."""
+        names = session.children(path) if session.exists(path) else ()
+        return [session.get(f"{path}/{name}")[0] for name in names]
+
+    eventually(lambda: b'"host"' in b"".join(places()))
     (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
     assert view["began"] > 0
     wanted = {"career": "ad-billing", "leader": "a", "pid": first.worker_pid, "term": 1}
@@ -85,16 +79,25 @@ def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(ask, 
 def test_work_is_paused_and_resumed_without_a_change_of_leader(ask, lead):
     leader = lead("a")
     assert ask("resume").stderr == "ad-billing was not paused; a leads\n"
-    assert ask("pause").stderr == "ad-billing is paused; a leads\n"
+    reason = ["--reason", "the bank is closed"]
+    assert ask("pause", *reason).stderr == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
     assert "execution (paused)" in ask("status").stdout
+    user = f"{getpass.getuser()}@{socket.gethostname()}"
+    said = ask("history").stderr
+    assert f"{user} asked for pause" in said
+    assert ": the bank is closed" in said
+    (view,) = lines(ask("status", "--json"))
+    assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
     assert ask("resume").stderr == "ad-billing resumes; a leads\n"
     leader.wait_for("work_resumed")
     (view,) = lines(ask("status", "--json"))
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
 
 
-def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(ask, stand, session, root):
+def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
+    ask, stand, session, znode_root
+):
     def told(*arguments):
         done = ask("raise-floor", *arguments)
         return done.returncode, done.stderr
@@ -108,7 +111,7 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(ask, stand,
     assert told(str(2**63), "--yes")[0] == 2
     code, said = told("1000006")
     assert (code, "is far above 5, the highest known" in said) == (2, True)
-    record = Layout(root, "ad-billing").term
+    record = Layout(znode_root, "ad-billing").term
     session.set(record, b"{")
     assert told("1000007", "--yes") == (0, "the next term is numbered 1000007 or higher\n")
     # its leader writes the record again
@@ -123,13 +126,13 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(ask, stand,
     assert "are lost" in ask("history").stderr
 
 
-def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, root, session):
+def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, znode_root, session):
     lead("a")
-    layout = Layout(root, "ad-night")
+    layout = Layout(znode_root, "ad-night")
     session.ensure_path(layout.term)
     ended = TermRecord(number=3, candidate="b", id="x", began=1.0, ended=2.0, error="no disk")
     session.set(layout.term, encode(ended))
-    session.ensure_path(f"{root}/other")
+    session.ensure_path(f"{znode_root}/other")
 
     def listed(*arguments, code=0):
         done = shell("status", "--json", *arguments, **given)
@@ -150,17 +153,6 @@ def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, root, 
     assert (refused.returncode, "nobody has ever stood" in refused.stderr) == (2, True)
 
 
-def test_the_history_keeps_who_asked_for_a_pause_and_why(ask, lead):
-    lead("a")
-    assert ask("pause", "--reason", "the bank is closed").returncode == 0
-    user = f"{getpass.getuser()}@{socket.gethostname()}"
-    said = ask("history").stderr
-    assert f"{user} asked for pause" in said
-    assert ": the bank is closed" in said
-    (view,) = lines(ask("status", "--json"))
-    assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
-
-
 def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, folder):
     def found(name):
         done = shell("doctor", "--quick", "--json", "--career", name, **given)
@@ -175,12 +167,12 @@ def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, fold
 
 
 def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
-    folder, environment, root, zookeeper_server
+    folder, environment, znode_root, zookeeper_server
 ):
     """At a terminal, as its user has it."""
     screen, tty = pty.openpty()
     command = [sys.executable, "-m", "leaderq", "run", "billing:Slow", "--id", "a"]
-    settings = environment(zookeeper=zookeeper_server.address, root=root)
+    settings = environment(zookeeper=zookeeper_server.address, root=znode_root)
     with subprocess.Popen(
         command, cwd=folder, env=settings, stderr=tty, start_new_session=True
     ) as process:
@@ -208,33 +200,22 @@ def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
     fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
-    seen = []
-
-    def look():
-        with contextlib.suppress(OSError):  # nobody writes any more
-            while piece := os.read(screen, 4096):
-                seen.append(piece)
-
-    looking = threading.Thread(target=look, daemon=True)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
-    )
-    os.close(tty)
-    looking.start()
-    try:
-        for wanted, typed in (
-            (b"ad-billing", b"p"),
-            (b"begins no new", b"closed\r"),
-            (b"paused", b"q"),
-        ):
-            eventually(lambda wanted=wanted: wanted in b"".join(seen), timeout_s=30)
-            os.write(screen, typed)
-        assert process.wait(30 * patience()) == 0
-    finally:
-        process.kill()
-        process.wait()
-        looking.join()
-        os.close(screen)
+    ) as process:
+        os.close(tty)
+        keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
+        try:
+            for wanted, typed in keys.items():
+                read_until(screen, wanted)
+                os.write(screen, typed)
+            with contextlib.suppress(OSError):  # nobody writes any more
+                while os.read(screen, 4096):
+                    pass
+            assert process.wait(30 * patience()) == 0
+        finally:
+            process.kill()
+    os.close(screen)
     (view,) = lines(shell("status", "--json", **given))
     assert view["paused"]
     assert view["why"].endswith(": closed)")

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
-from queue_runs import Queue, runs_of
 
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.payload import Note, decode, encode
@@ -22,15 +21,8 @@ from leaderq.zookeeper import Session
 
 
 @pytest.fixture
-def path(znode_root: str) -> str:
+def path(znode_root) -> str:
     return f"{znode_root}/orders"
-
-
-@pytest.fixture
-def queue(zookeeper_server, monkeypatch, tmp_path, capfdbinary, session) -> Queue:
-    """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
-    monkeypatch.chdir(tmp_path)
-    return runs_of(zookeeper_server.address, monkeypatch, capfdbinary)
 
 
 @pytest.fixture
@@ -38,31 +30,22 @@ def begin(
     zookeeper_server, environment, folder
 ) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Begin ``leaderq queue`` as a process; all are ended after the test."""
-    begun: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
 
-    def start(
-        *arguments: str, session_timeout_s: str = "20", **streams: Any
-    ) -> subprocess.Popen[bytes]:
-        settings = environment(
-            zookeeper=zookeeper_server.address, session_timeout_s=session_timeout_s
-        )
-        command = [sys.executable, "-m", "leaderq", "queue", *arguments]
-        process = subprocess.Popen(
-            command, cwd=folder, env=settings, stderr=subprocess.PIPE, **streams
-        )
-        begun.append(process)
-        return process
+        def start(*arguments: str, timeout_s: str = "20") -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "leaderq", "queue", *arguments],
+                cwd=folder,
+                env=environment(zookeeper=zookeeper_server.address, session_timeout_s=timeout_s),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
 
-    yield start
-    for process in begun:
-        process.kill()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-        process.wait()
+        yield start
 
 
 def values(session: Session, path: str) -> list[bytes]:
@@ -97,10 +80,10 @@ def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
         == f"{path} is new: taken for a plain queue (--kind says otherwise)\n3 stored in {path}\n"
     )
     assert queue("put", path, stdin=b"\xef\xbb\xbfx\n\xff\r\n\ny").err == f"4 stored in {path}\n"
-    table = queue("ls", path).out.decode().splitlines()
+    table = queue("ls", path).lines
     assert " ".join(table[0].split()) == "QUEUE KIND DEPTH HELD DEAD NEXT CONSUMERS OLDEST REMARKS"
     assert table[1].split()[:6] == [path, "plain", "7", "-", "0", "7"]
-    shown = queue("peek", path, "--limit", "3").out.decode().splitlines()
+    shown = queue("peek", path, "--limit", "3").lines
     assert shown[0].split() == ["NAME", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
     assert [line.split()[0] for line in shown[1:]] == [f"queue-{n:010d}" for n in range(3)]
     assert shown[3].endswith(r"4      ä\nb")
@@ -131,7 +114,7 @@ def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, session):
     names = bury(session, path, count=3)
     bury(session, path, error="TimeoutError: bank away")
-    table = queue("dead", path, "--limit", "2").out.decode().splitlines()
+    table = queue("dead", path, "--limit", "2").lines
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert table[1].endswith("queue-0000000099  10        attempts  KeyError: 'iban'  dead 0")
     assert len(table) == 3
@@ -196,7 +179,7 @@ COUNT = 3000
 
 
 @pytest.fixture
-def filled(session: Session, path: str, queue: Queue) -> list[bytes]:
+def filled(session, path, queue) -> list[bytes]:
     wanted = [b"%06d" % n + b"x" * 60 for n in range(COUNT)]
     assert queue("put", path, stdin=b"\n".join(wanted)).code == 0
     return wanted
@@ -206,7 +189,7 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
     begin, filled, path, session
 ):
     taken = 5
-    process = begin("drain", path, "--yes", stdout=subprocess.PIPE, bufsize=0)
+    process = begin("drain", path, "--yes")
     size = len(filled[0]) + 1
     read = b""
     while len(read) < taken * size + 3:  # the item behind them is torn
@@ -226,7 +209,7 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     begin, filled, path, session, queue
 ):
     # The next one waits for the end of this one's session, so long as its own time-out says.
-    process = begin("drain", path, "--yes", session_timeout_s="3", stdout=subprocess.PIPE)
+    process = begin("drain", path, "--yes", timeout_s="3")
     eventually(lambda: 0 < len(session.children(path)) < COUNT)
     process.kill()
     out, _ = process.communicate(timeout=60 * patience())
@@ -246,7 +229,7 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
 
 def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):
     assert queue("put", path, "a").code == 0
-    process = begin("drain", path, "--yes", "--follow", stdout=subprocess.PIPE)
+    process = begin("drain", path, "--yes", "--follow")
     assert process.stdout.readline() == b"a\n"
     assert queue("put", path, "b", "c", "--kind", "plain").code == 0
     assert [process.stdout.readline(), process.stdout.readline()] == [b"b\n", b"c\n"]

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from queue_runs import Queue, runs_of
 
 from leaderq.dyno import DynoQueue, Message, Unique
 from leaderq.queues import Retry
-from leaderq.zookeeper import Session
 
 
 @pytest.fixture
-def path(znode_root: str) -> str:
+def path(znode_root) -> str:
     return f"{znode_root}/jobs"
 
 
 @pytest.fixture
-def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
+def jobs(session, path) -> Iterator[DynoQueue]:
     """A queue of two shards, as a program has it."""
     once = Retry(attempts=1)
     with DynoQueue(
@@ -27,19 +25,13 @@ def jobs(session: Session, path: str) -> Iterator[DynoQueue]:
         yield queue
 
 
-@pytest.fixture
-def queue(zookeeper_server, monkeypatch, capfd, session) -> Queue:
-    """Run ``leaderq queue`` here; ``stdin`` is what it reads."""
-    return runs_of(zookeeper_server.address, monkeypatch, capfd)
-
-
 def test_messages_are_put_shown_and_listed_as_a_program_sees_them(queue, path, session, znode_root):
     done = queue(
         "put", path, "--kind", "dyno", "--priority", "7", "--header", "by=anna", "first", "ä"
     )
     assert done == (
         0,
-        "",
+        b"",
         f"{path} is new: taken for a dyno queue (--kind says otherwise)\n2 stored in {path}\n",
     )
     options = ("--id", "order/17", "--delay-s", "3600", "--group", "g", "--base64", "/w==")
@@ -54,7 +46,7 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(queue, path, s
     assert rows[1]["headers"] == {"by": "anna"}
     assert rows[1]["name"].startswith("0/07-")
     assert rows[3]["due_ms"] > rows[0]["due_ms"] + 3_000_000
-    shown = queue("peek", path, "--limit", "1").out.splitlines()
+    shown = queue("peek", path, "--limit", "1").lines
     headings = ["NAME", "ID", "PRIORITY", "DUE", "HELD", "ENQUEUED", "ATTEMPT", "BYTES", "ITEM"]
     assert shown[0].split() == headings
     assert shown[1].split()[-3:] == ["1", "6", "urgent"]
@@ -63,7 +55,7 @@ def test_messages_are_put_shown_and_listed_as_a_program_sees_them(queue, path, s
         wanted = {"queue": path, "kind": "dyno", "depth": 4, "due": 3, "delayed": 1}
         wanted |= {"held": 0, "dead": 0}
         assert {key: said[key] for key in wanted} == wanted
-    assert queue("ls", znode_root).out.splitlines()[1].split()[:4] == [path, "dyno", "4", "0"]
+    assert queue("ls", znode_root).lines[1].split()[:4] == [path, "dyno", "4", "0"]
     with DynoQueue(session, path) as program:
         popped = program.pop(9)
         assert [(one.payload, one.headers) for one in popped][1] == (b"first", {"by": "anna"})
@@ -89,7 +81,7 @@ def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, jobs
         0,
         rows[0]["died"][:4],
     )
-    table = queue("dead", path).out.splitlines()
+    table = queue("dead", path).lines
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert len(table) == 6
     done = queue("requeue", path, "--all", "--dry-run", "--json")
@@ -137,7 +129,7 @@ def test_messages_are_drained_due_or_not_and_what_others_have_stays(queue, path,
     (first,) = queue("drain", path, "--json", "--yes", "--limit", "1").rows
     assert (first["id"], first["values"], first["deliveries"]) == ("u", ["urgent"], 0)
     done = queue("drain", path, "--yes")
-    assert done.out.splitlines() == ["g1", "low", "later", "g2"]
+    assert done.lines == ["g1", "low", "later", "g2"]
     assert "4 drained" in done.err
     assert "1 left there" in done.err
     held.ack()
@@ -157,7 +149,7 @@ def test_the_consumers_of_a_queue_are_paused_and_resumed(queue, path, jobs):
     jobs.push(Message(payload=b"1"))
     assert queue("pause", path).err == f"{path} is paused\n"
     assert queue("pause", path).err == f"{path} is paused already\n"
-    assert "paused" in queue("ls", path).out
+    assert b"paused" in queue("ls", path).out
     assert jobs.pop(1, 0.5) == []
     assert queue("resume", path).err == f"{path} resumes\n"
     assert len(jobs.pop(1, 30.0)) == 1
@@ -185,7 +177,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(
     ]
     for arguments, said in mistakes:
         done = queue(*arguments)
-        assert (done.code, done.out) == (2, ""), (arguments, done)
+        assert (done.code, done.out) == (2, b""), (arguments, done)
         assert said in done.err, (arguments, done)
         assert done.err.count("\n") == 1, done
     assert jobs.size() == 1

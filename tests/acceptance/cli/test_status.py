@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from leaderq import Session
 from leaderq.election.layout import Layout
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
@@ -20,18 +19,18 @@ Say = Callable[..., None]
 
 
 @pytest.fixture
-def leader(lead: Any) -> Any:
+def leader(lead) -> Any:
     """A process that leads, in term 1."""
     return lead("a")
 
 
 @pytest.fixture
-def say(session: Session, leader: Any, root: str) -> Say:
+def say(session, leader, znode_root) -> Say:
     """Put a report where leaders put theirs."""
-    path = Layout(root, "ad-billing").progress
+    path = Layout(znode_root, "ad-billing").progress
 
     # Fresh ones are of a time to come: they stay fresh, however long the command takes to begin.
-    def put(data: bytes | None = None, *, age_s: float = -300.0, **fields: Any) -> None:
+    def put(data: bytes | None = None, **fields: Any) -> None:
         rows = {"t-10": PartitionLag(10, 10, 0), "t-9": PartitionLag(5, 125, 120)}
         values: dict[str, Any] = {
             "term": 1,
@@ -40,7 +39,7 @@ def say(session: Session, leader: Any, root: str) -> Say:
             "arriving_per_s": 20.0,
             "catch_up_s": 6.0,
         }
-        report = DrainReport(at=time.time() - age_s, **{**values, **fields})
+        report = DrainReport(at=time.time() + 300.0, **{**values, **fields})
         session.ensure_path(path)
         session.set(path, encode(report) if data is None else data)
 
@@ -48,7 +47,7 @@ def say(session: Session, leader: Any, root: str) -> Say:
 
 
 @pytest.fixture
-def status(shell: Any, given: dict[str, str]) -> Callable[..., Any]:
+def status(shell, given) -> Callable[..., Any]:
     def run(*arguments: str) -> Any:
         done = shell("status", *arguments, **given)
         assert done.returncode == 0, done.stderr
@@ -111,19 +110,13 @@ def test_a_report_of_nobody_is_old_and_what_is_none_is_named_and_hides_nothing_e
 COOL_OFF = ("--cool-off-s", "600", "--yield-s", "600")
 
 
-@pytest.fixture
-def poisoned(stand):
-    """Two candidates that have failed a term each and cool off."""
-    started = []
-    for name in "ab":
-        started.append(stand(name, "billing:Poison", *COOL_OFF))
-        started[-1].wait_for("cooling_off")
-    return started
-
-
 def test_a_career_without_a_leader_says_what_failed_who_cools_off_and_until_when(
-    shell, poisoned, given
+    shell, stand, given
 ):
+    poisoned = []  # two candidates that have failed a term each and cool off
+    for name in "ab":
+        poisoned.append(stand(name, "billing:Poison", *COOL_OFF))
+        poisoned[-1].wait_for("cooling_off")
     done = shell("status", "--career", "poison", **given)
     assert done.returncode == 5
     last, *waiting = done.stdout.splitlines()[2:]

@@ -74,10 +74,10 @@ def test_nothing_is_drained_to_a_standard_output_that_is_closed(
 
 
 def test_what_a_career_prints_goes_into_no_socket_of_ours(
-    leaderq_under, folder, root, zookeeper_server
+    leaderq_under, folder, znode_root, zookeeper_server
 ):
     (folder / "streams.py").write_text(STREAMS)
-    arguments = ["--zookeeper", zookeeper_server.address, "--root", root]
+    arguments = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
     done = leaderq_under("run", "streams:Streams", *arguments, redirected="<&- >&- 2>&-")
     assert done.returncode == 0
     streams = json.loads(eventually(lambda: (folder / "streams.json").read_text()))
@@ -126,11 +126,11 @@ def test_servers_stay_in_the_background_until_they_are_told_to_go(
 
 
 @pytest.fixture
-def complete(folder, environment, zookeeper_server, root):
+def complete(folder, environment, zookeeper_server, znode_root):
     """What bash is offered for the last of these words, which stand behind ``leaderq``."""
 
     def ask(*words: str, **settings: str) -> list[str]:
-        given = {"zookeeper": zookeeper_server.address, "root": root, **settings}
+        given = {"zookeeper": zookeeper_server.address, "root": znode_root, **settings}
         variables = {
             "_LEADERQ_COMPLETE": "bash_complete",
             "COMP_WORDS": " ".join(["leaderq", *words]),
@@ -158,13 +158,16 @@ def test_verbs_and_their_options_are_completed_without_any_server(complete):
 
 
 def test_careers_candidates_and_queues_are_asked_of_zookeeper(
-    complete, stand, root, zookeeper_server
+    complete, stand, znode_root, zookeeper_server
 ):
     stand("abel")
     stand("bert")
     with connect(zookeeper_server.address) as session:
-        for path in (f"{root}/orders", f"{root}/orders-meta", f"{root}/other"):
+        for path in (f"{znode_root}/orders", f"{znode_root}/orders-meta", f"{znode_root}/other"):
             session.ensure_path(path)
     assert complete("status", "--career", "ad") == ["ad-billing"]
     assert complete("transfer", "--career", "ad-billing", "--to", "b") == ["bert"]
-    assert complete("queue", "drain", f"{root}/o") == [f"{root}/orders", f"{root}/other"]
+    assert complete("queue", "drain", f"{znode_root}/o") == [
+        f"{znode_root}/orders",
+        f"{znode_root}/other",
+    ]

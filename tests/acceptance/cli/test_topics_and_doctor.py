@@ -136,7 +136,10 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeyp
     missing = shell("topics", "put", topic, "a", **given)
     assert missing.returncode == 2
     assert f"no topic '{topic}'" in missing.stderr
-    shell("topics", "create", topic, "--partitions", "3", **given)
+    refused = shell("topics", "create", topic, "--topic-config", "retention", **given)
+    assert (refused.returncode, "'retention' is not KEY=VALUE" in refused.stderr) == (2, True)
+    made = shell("topics", "create", topic, "--partitions", "3", **given)
+    assert "is created" in made.stderr  # nothing was made before
     assert "holds no records" in shell("topics", "show", topic, **given).stderr
     done = shell("topics", "put", topic, "--key", "k", "a", "b", **given)
     assert (done.returncode, done.stderr) == (0, f"2 sent to {topic}\n")
@@ -162,13 +165,6 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeyp
     ]
     listed = shell("topics", "ls", **given).stdout.splitlines()
     assert [topic, "3", "4", "1"] in [line.split() for line in listed]
-
-
-def test_a_topic_config_that_is_none_is_refused_before_anything_is_made(shell, topic, given):
-    done = shell("topics", "create", topic, "--topic-config", "retention", **given)
-    assert done.returncode == 2
-    assert "'retention' is not KEY=VALUE" in done.stderr
-    assert "is created" in shell("topics", "create", topic, **given).stderr
 
 
 def test_doctor_says_what_the_servers_tick_is_and_refuses_one_that_is_set_too_low(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import running_with
 
 from leaderq.testing.waiting import patience
 
@@ -26,14 +27,14 @@ def mark() -> str:
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
+def scratch(tmp_path) -> Path:
     folder = tmp_path / "scratch"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def start(tmp_path: Path, scratch: Path, mark: str) -> Iterator[Start]:
+def start(tmp_path, scratch, mark) -> Iterator[Start]:
     """Start the demo; whatever is left of it after the test is killed."""
 
     def begin(*arguments: str) -> subprocess.Popen[str]:
@@ -48,7 +49,7 @@ def start(tmp_path: Path, scratch: Path, mark: str) -> Iterator[Start]:
         )
 
     yield begin
-    for pid in left_of(mark):
+    for pid in running_with(mark):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -58,21 +59,6 @@ def logs_in(scratch: Path) -> str:
         f"\n--- {log.name}\n{log.read_text(errors='replace')}"
         for log in sorted(scratch.glob("*/?.log"))
     )
-
-
-def left_of(mark: str) -> list[int]:
-    """The processes that the demo of this test, or anything it started, has left."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                environment = (folder / "environ").read_bytes()
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue  # gone meanwhile, or not ours
-            if f"{MARK}={mark}".encode() in environment and state != "Z":
-                found.append(int(folder.name))
-    return found
 
 
 @pytest.mark.timeout(300)
@@ -94,11 +80,10 @@ def test_the_demo_runs_to_its_end_and_everything_holds(start, scratch, mark):
         r"noticed that it was deposed \(reason: (session|lease|fenced|node-deleted)\)", said
     )
     assert "\x1b" not in said
-    assert left_of(mark) == []
+    assert running_with(mark) == []
     assert [path.name for path in scratch.glob("leaderq-d*")] == []
 
 
-@pytest.mark.timeout(200)
 def test_an_interrupted_demo_leaves_nothing_running_and_nothing_behind(start, scratch, mark):
     process = start("--records", "3000")
     for line in process.stdout:
@@ -109,5 +94,5 @@ def test_an_interrupted_demo_leaves_nothing_running_and_nothing_behind(start, sc
     said, _ = process.communicate(timeout=60 * patience())
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert left_of(mark) == []
+    assert running_with(mark) == []
     assert [path.name for path in scratch.glob("leaderq-d*")] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from following_readmes import Reader
@@ -12,7 +11,7 @@ from kafka import KafkaAdminClient
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Callable[[Path], Reader]]:
+def reader(tmp_path) -> Iterator[Callable[[Path], Reader]]:
     readers: list[Reader] = []
 
     def opened(cwd: Path) -> Reader:
@@ -25,7 +24,7 @@ def reader(tmp_path: Path) -> Iterator[Callable[[Path], Reader]]:
 
 
 @pytest.fixture
-def servers(zookeeper_server: Any, kafka_broker: Any, znode_root: str) -> dict[str, str]:
+def servers(zookeeper_server, kafka_broker, znode_root) -> dict[str, str]:
     """The variables of servers as ``leaderq servers up`` exports them: those of the session, with
     nothing on them that an example would find.
     """

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from following_readmes import EXAMPLES, Reader, commands
+from following_readmes import EXAMPLES, commands
+from snippets import python
 
+from leaderq.dyno import DynoQueue, Message
+from leaderq.kafka.topics import end_offsets
 from leaderq.testing import eventually
+from leaderq.testing.ports import lease_port
+from leaderq.testing.waiting import patience
+from leaderq.zookeeper import Session, connect
 
-Read = Callable[[Path], Reader]
 
-
-@pytest.mark.timeout(300)
 def test_the_quickstart_does_what_its_readme_says(reader):
     install, servers, run_a, run_b, kill, step_down, status, feed, drain_a, drain_b = commands(
         EXAMPLES / "quickstart" / "README.rst"
@@ -67,7 +76,6 @@ def words(printed: str) -> list[tuple[str, str, str]]:
     return re.findall(r"^term \d+: (\d+)@(\d+) word-(\d+)$", printed, re.MULTILINE)
 
 
-@pytest.mark.timeout(300)
 def test_ad_billing_does_what_its_readme_says(reader, servers, tmp_path):
     demo, up, feed, run_a, run_b, kill, feed_more, audit = commands(
         EXAMPLES / "ad_billing" / "README.rst"
@@ -86,15 +94,12 @@ def test_ad_billing_does_what_its_readme_says(reader, servers, tmp_path):
     b.wait_for("term=2 stage=execution")
     assert a.ended() != 0
     user.types(feed_more)
-    printed = eventually(
-        lambda: user.types(audit), timeout_s=60, message="the audit finds everything billed"
-    )
+    printed = eventually(lambda: user.types(audit), message="the audit finds everything billed")
     assert "fed 16000, billed 16000, billed twice 0, skipped 0" in printed
     assert re.search(r"^CLIENT +CLICKS +CHARGE\n10\.", printed, re.MULTILINE)
     assert b.interrupt() == 0
 
 
-@pytest.mark.timeout(200)
 def test_the_queues_example_does_what_its_readme_says(reader, zookeeper_server, znode_root):
     _install, _up, mailer, put, ls, put_bad, dead = commands(EXAMPLES / "queues" / "README.rst")
     user = reader(EXAMPLES / "queues")
@@ -105,7 +110,7 @@ def test_the_queues_example_does_what_its_readme_says(reader, zookeeper_server, 
     anna.wait_for("anna sends 'hello carol'")
     assert "/mail" in user.types(ls)
     user.types(put_bad)
-    eventually(lambda: "nobody lives at 'bad address'" in user.types(dead), timeout_s=30)
+    eventually(lambda: "nobody lives at 'bad address'" in user.types(dead))
     assert anna.interrupt() == 0
 
 
@@ -117,3 +122,162 @@ def test_the_demo_runs_the_files_of_the_example():
 
 def test_a_career_fits_into_25_lines():
     assert len((EXAMPLES / "quickstart" / "counter.py").read_text().splitlines()) <= 25
+
+
+FOLDER = EXAMPLES / "cache_updater"
+
+
+def saved(printed: str) -> tuple[int, int]:
+    """Changes, and refreshes that ran for them."""
+    changed = re.search(r"^pages changed +(\d+) times", printed, re.MULTILINE)
+    ran = re.search(r"^refreshes that ran +(\d+):", printed, re.MULTILINE)
+    assert changed, printed
+    assert ran, printed
+    return int(changed[1]), int(ran[1])
+
+
+def test_the_cache_updater_does_what_its_readme_says(reader, servers):
+    install, refresh, _up, anna, bob = commands(FOLDER / "README.rst")
+    assert install == "pip install 'leaderq[servers]'"
+    user = reader(FOLDER)
+    printed = user.types(refresh)
+    changed, ran = saved(printed)
+    assert changed == 8000
+    assert ran < changed
+    assert re.search(r"^stale pages +0$", printed, re.MULTILINE)
+
+    user.environment |= servers
+    terminals = [user.opens(command) for command in (anna, bob)]
+    for name, terminal in zip(("anna", "bob"), terminals, strict=True):
+        said = terminal.wait_for(
+            rf"^{name}: 400 changes, (\d+) refreshes, (\d+) saved$", timeout_s=90
+        )
+        assert int(said[1]) + int(said[2]) == 400
+        assert terminal.ended() == 0
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    # out of reach of all that is given any port, also while the collector is down
+    leased = lease_port()
+    yield leased.number
+    leased.release()
+
+
+def test_the_collector_does_what_its_readme_says(reader, servers, tmp_path, port):
+    _up, feed, collect, visit, look = commands(EXAMPLES / "collector" / "README.rst")
+    user = reader(EXAMPLES)
+    user.environment |= servers
+    assert user.types(feed) == "fed 8000 records; clicks holds 8000\n"
+    # A port and a folder of the test's own; a reader has those of the text.
+    collector = user.opens(f"{collect} --port {port} --journal {tmp_path / 'journal'}")
+    collector.wait_for(rf"collecting on port {port}; 0 clicks found")
+    assert user.types(f"{visit} --port {port}") == "1000 clicks of 1000 were taken\n"
+    eventually(lambda: '"confirmed": 1000' in user.types(look.replace("8080", str(port))))
+    assert sum(end_offsets(user.environment["LEADERQ_KAFKA"], "clicks").values()) == 9000
+    assert post(port, b"no log line")[0] == 400
+    assert post(port, b"", "/elsewhere")[0] == 404
+    assert collector.interrupt() == 0
+    assert "stopped; 0 clicks are left" in collector.printed
+
+
+def post(port: int, body: bytes, path: str = "/clicks") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+    try:
+        connection.request("POST", path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+# -- work orders
+
+
+README = EXAMPLES / "work_orders" / "README.rst"
+
+
+@pytest.fixture
+def session(zookeeper_server, znode_root) -> Iterator[Session]:
+    with connect(f"{zookeeper_server.address}{znode_root}") as opened:
+        opened.ensure_path("/")
+        yield opened
+
+
+def orders(session: Session) -> list[dict[str, Any]]:
+    found = [
+        session.get(f"/work-orders/orders/{name}")[0]
+        for name in session.children("/work-orders/orders")
+    ]
+    return [json.loads(data) for data in found]
+
+
+def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(
+    reader, session, zookeeper_server, znode_root
+):
+    user = reader(EXAMPLES)
+    user.environment["LEADERQ_ZOOKEEPER"] = f"{zookeeper_server.address}{znode_root}"
+    printed = user.types(commands(README)[1] + " 120")
+    assert "every rule has one order, and no constraint is broken" in printed
+    assert printed.count("transferred from") == printed.count(" killed") == 1
+    found = orders(session)
+    assert {order["rule"] for order in found} == {f"rule-{number:05}" for number in range(120)}
+    assert len({order["term"] for order in found}) >= 3
+    hours: Counter[tuple[str, int]] = Counter()
+    for order in found:
+        hours[order["engineer"], order["day"]] += order["hours"]
+    assert max(hours.values()) <= 8
+    assert max(Counter((order["machine"], order["day"]) for order in found).values()) == 1
+    with DynoQueue(session, "/work-orders/rules") as queue:
+        assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
+
+
+def test_the_commands_of_the_readme_do_what_it_says(reader, session, zookeeper_server, znode_root):
+    _servers, _day, run_a, _run_b, feed, stats, _step_down, audit = commands(README)
+    user = reader(EXAMPLES)
+    user.environment["LEADERQ_ZOOKEEPER"] = f"{zookeeper_server.address}{znode_root}"
+    assert user.types(feed.replace("600", "20")) == "20 rules fed\n"
+    assert user.types(feed.replace("600", "20")) == "0 rules fed\n"
+    assert user.types(stats).splitlines()[1].split()[0] == "0"
+    with DynoQueue(session, "/work-orders/rules") as queue:
+        wrong = [
+            b"",
+            b"[]",
+            b'{"machine": "m"}',
+            b'{"machine": "m", "skill": "magic", "hours": 1, "concern": "safety"}',
+        ]
+        queue.push([Message(payload=payload) for payload in wrong])
+        allocator = user.opens(run_a)
+        allocator.wait_for("stage=execution")
+        user.types(f"until {audit.replace('600', '20')} | grep -q 'dead.: 4' "
+                   "&& leaderq queue stats /work-orders/rules --json "
+                   "| grep -q '\"due\": 0, \"delayed\": 0'; do sleep 0.2; done")  # fmt: skip
+        assert len(orders(session)) == 20
+        reasons = [letter.reason for letter in queue.dead_letters.browse()]
+        assert sorted(reason.partition(":")[0] for reason in reasons) == [
+            "JSONDecodeError", "KeyError", "ValueError", "ValueError",
+        ]  # fmt: skip
+    assert allocator.interrupt() == 0
+
+
+def test_the_worker_of_the_page_about_messages_runs(
+    zookeeper_server, znode_root, tmp_path, session
+):
+    program = tmp_path / "program.py"
+    program.write_text(
+        python("dyno")[1].replace("127.0.0.1:2181", f"{zookeeper_server.address}{znode_root}")
+    )
+    with subprocess.Popen(
+        [sys.executable, "-u", str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said = [process.stdout.readline().split(maxsplit=1) for _ in range(3)]
+        assert said[0] == ["Enter", "ends it\n"] or said[1] == ["Enter", "ends it\n"], said
+        assert said[2] == ["order-17", "b'later, urgent' 1\n"]
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait(60 * patience()) == 0
+    with DynoQueue(session, "/jobs") as queue:
+        assert queue.shard_sizes() == {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}

@@ -11,11 +11,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-from following_readmes import Reader
 from snippets import ROOT, blocks, commands
 
 from leaderq.cli import main
@@ -62,9 +60,7 @@ Ask = Callable[[str], Any]
 
 
 @pytest.fixture
-def candidates(
-    zookeeper_server: Any, kafka_broker: Any, znode_root: str, topic_name: str, tmp_path: Path
-) -> Iterator[dict[str, CandidateProcess]]:
+def candidates(start, kafka_broker, topic_name, tmp_path) -> Iterator[dict[str, CandidateProcess]]:
     """The careers of the demo and one with a queue, a schedule and a producer, in two processes;
     by the address of their metrics.
     """
@@ -75,25 +71,19 @@ def candidates(
         for id in "ab":
             port = lease_port()
             stack.callback(port.release)
-            found[port.address] = CandidateProcess(
+            found[port.address] = start(
                 "careers:Billing",
                 id=id,
-                zookeeper=zookeeper_server.address,
                 kafka=kafka_broker.address,
-                cwd=tmp_path,
-                arguments=["careers:Mailing", "--root", znode_root, "--http", port.address],
+                arguments=["careers:Mailing", "--http", port.address],
                 environment={"AD_BILLING_LEDGER": str(tmp_path / "ledger.sqlite3")},
-                session_timeout_s=15.0,
             )
-            stack.enter_context(found[port.address])
             found[port.address].wait_for("standing", career="billing")
         yield found
 
 
 @pytest.fixture
-def prometheus(
-    candidates: dict[str, CandidateProcess], reader: Callable[[Path], Reader], tmp_path: Path
-) -> Iterator[Ask]:
+def prometheus(candidates, reader, tmp_path) -> Iterator[Ask]:
     """Debian's, set up as the page says: ask it by path."""
     *_, rules, dashboard, begin = commands("metrics")
     user, port = reader(tmp_path), lease_port()
@@ -119,14 +109,8 @@ def prometheus(
 
 @pytest.mark.timeout(300)
 def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
-    candidates: dict[str, CandidateProcess],
-    prometheus: Ask,
-    kafka_broker: Any,
-    znode_root: str,
-    zookeeper_server: Any,
-    topic_name: str,
-    tmp_path: Path,
-) -> None:
+    candidates, prometheus, kafka_broker, znode_root, zookeeper_server, topic_name, tmp_path
+):
     panels = json.loads((tmp_path / "leaderq-dashboard.json").read_text())["panels"]
     queries = {
         (panel["title"], target["legendFormat"]): target["expr"]
@@ -151,11 +135,11 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
     def number(expr: str) -> float:
         return sum(float(one["value"][1]) for one in series(expr))
 
-    eventually(lambda: number("leaderq_kafka_timed_records_total") > 0, timeout_s=60)
+    eventually(lambda: number("leaderq_kafka_timed_records_total") > 0)
     where = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
     assert main(["step-down", "--career", "billing", *where]) == 0
     b.wait_for("stage_began", career="billing", stage="execution")
-    eventually(lambda: number("leaderq_queue_acknowledged_items_total") > 2, timeout_s=60)
+    eventually(lambda: number("leaderq_queue_acknowledged_items_total") > 2)
 
     seen: set[Any] = set()  # a panel of changes is empty again when they have passed
 
@@ -163,7 +147,7 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
         seen.update(name for name, expr in queries.items() if series(expr))
         return {*queries} - seen
 
-    eventually(lambda: not left(), timeout_s=60)
+    eventually(lambda: not left())
     groups = prometheus("rules")["groups"]
     rules = [one for group in groups for one in group["rules"]]
     assert [one["health"] for one in rules] == ["ok"] * len(ALERTS)
@@ -177,4 +161,4 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
             if (one["labels"]["alertname"], one["state"]) == ("LeaderqLeaderDied", "firing")
         }
 
-    eventually(lambda: firing() == {"billing"}, timeout_s=60)
+    eventually(lambda: firing() == {"billing"})

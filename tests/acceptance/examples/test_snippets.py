@@ -20,14 +20,13 @@ from snippets import GIVEN, PAGES, commands, python
 
 from leaderq.errors import Deposed
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.testing import ZooKeeperServer, drive, eventually, records, term
+from leaderq.testing import drive, eventually, records, term
 
-Read = Callable[[Path], Reader]
 SERVERS = "127.0.0.1:2181"
 
 
 @pytest.fixture
-def run(zookeeper_server: ZooKeeperServer, znode_root: str) -> Callable[..., dict[str, Any]]:
+def run(zookeeper_server, znode_root) -> Callable[..., dict[str, Any]]:
     """Execute a snippet behind what its page takes for granted, with the test's own server and
     paths.
     """
@@ -168,9 +167,7 @@ def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, 
     assert b.interrupt() == 0
 
 
-def test_the_page_about_web_applications(
-    run: Callable[..., dict[str, Any]], znode_root: str
-) -> None:
+def test_the_page_about_web_applications(run, znode_root):
     starlette = pytest.importorskip("starlette.testclient", reason="pip install '.[dashboard]'")
     names = run("web-application", python("web-application")[0])
     led = names["refreshed"]
@@ -183,9 +180,7 @@ def test_the_page_about_web_applications(
         eventually(lambda: led[-1] == led[0] + 1)
 
 
-def test_the_page_about_django(
-    reader: Read, zookeeper_server: ZooKeeperServer, znode_root: str, tmp_path: Path
-) -> None:
+def test_the_page_about_django(reader, zookeeper_server, znode_root, tmp_path):
     pytest.importorskip("django", reason="pip install '.[dev]'")
     settings, doctor, run_reports, run_now = commands("django")
     assert settings == "export DJANGO_SETTINGS_MODULE=site_settings"
@@ -239,7 +234,7 @@ class Report(models.Model):
 }
 
 
-def test_the_page_about_tests(reader: Read, tmp_path: Path) -> None:
+def test_the_page_about_tests(reader, tmp_path):
     without_servers, plain, plugin, with_servers = python("testing")
     (tmp_path / "billing.py").write_text(SETTING_ASIDE)
     (tmp_path / "test_billing.py").write_text(without_servers)
@@ -318,8 +313,7 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     eventually(
         lambda: (
             json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0
-        ),
-        timeout_s=60,
+        )
     )
     user.types(dead)
     user.types(replay)

@@ -1,5 +1,5 @@
 """Real processes, killed, frozen and cut off: who leads, who believes to lead, and who is told why
-not.
+not. And the guardian as its user's shell, terminal and supervisor treat it.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 
-from leaderq.running.descendants import children_of
+from leaderq.base.clock import now_s
+from leaderq.running.descendants import children_of, stat_of
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
+from leaderq.testing.waiting import patience
 
 RECORDER = "recorder:Recorder"
 AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
@@ -23,18 +26,23 @@ def leading(candidate, **more):
     return candidate.wait_for("stage_began", stage="execution", **more)
 
 
-def standing(start, *ids, target=RECORDER, **options):
-    """Candidates in the order of their places; the first one leads."""
-    candidates = []
-    for id_ in ids:
-        candidates.append(start(target, id=id_, **options))
-        candidates[-1].wait_for("standing")
-    leading(candidates[0])
-    return candidates
+@pytest.fixture
+def standing(start):
+    """Start candidates that stand in this order; the first one leads."""
+
+    def begin(*ids, target=RECORDER, **options):
+        candidates = []
+        for id_ in ids:
+            candidates.append(start(target, id=id_, **options))
+            candidates[-1].wait_for("standing")
+        leading(candidates[0])
+        return candidates
+
+    return begin
 
 
-def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(start, history):
-    a, b = standing(start, "a", "b", session_timeout_s=60)
+def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(standing, history):
+    a, b = standing("a", "b", session_timeout_s=60)
     a.signal_worker(signal.SIGKILL)
     leading(b, timeout_s=30)  # half the session time-out: without the guardian it could not
     assert a.wait() == 1
@@ -45,10 +53,10 @@ def test_a_killed_workers_session_is_closed_by_its_guardian_and_the_next_leads(s
 
 
 def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with_the_reason(
-    start, history, zookeeper
+    standing, history, zookeeper
 ):
     zookeeper.ensure_path("/zombie")
-    a, b = standing(start, "a", "b", session_timeout_s=6)
+    a, b = standing("a", "b", session_timeout_s=6)
     frozen = a.worker_pid
     freeze(frozen)
     leading(b)
@@ -65,9 +73,9 @@ def test_a_frozen_leader_is_refused_everything_when_it_thaws_and_hands_over_with
 
 
 def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next_starts(
-    start, history
+    standing, history
 ):
-    a, b = standing(start, "a", "b", target="recorder:Slow")
+    a, b = standing("a", "b", target="recorder:Slow")
     eventually(lambda: history.lines("unit began", who="a"))
     a.terminate()
     leading(b)
@@ -78,14 +86,6 @@ def test_a_terminated_leader_finishes_its_unit_hands_over_and_only_then_the_next
         if line["who"] == "a" or line["what"] == "inaugurate"
     ]
     assert order[-3:] == ["unit done", "handOver", "inaugurate"]
-
-
-def test_without_a_guardian_the_session_times_out_and_the_next_leads(start, history):
-    a, b = standing(start, "a", "b", session_timeout_s=6, arguments=["--no-guardian"])
-    assert a.worker_pid == a.pid
-    a.process.kill()
-    leading(b)
-    assert history.overlap_s() < 0
 
 
 def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
@@ -125,3 +125,105 @@ def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(start, hi
     os.kill(guardian, signal.SIGTERM)
     assert a.wait() == 0
     assert history.lines("handOver", reason="withdrawn")
+
+
+# -- the guardian
+
+TINY = "rude:TinyUnits"
+
+
+@pytest.mark.parametrize("raised", ["error", "exit"])
+def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(start, raised):
+    a = start(TINY, id="a", environment={"RUDE_IMPORT": raised})
+    assert a.wait() == 2
+    assert sum("no such table" in line["message"] for line in a.lines) == 1
+
+
+def test_a_hang_up_is_a_request_to_stop(standing, history):
+    # Whoever runs the tests may ignore SIGHUP, and what they start would, too.
+    a, b = standing("a", "b", target=TINY, under=["env", "--default-signal=HUP"])
+    os.kill(a.pid, signal.SIGHUP)
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="withdrawn")
+    leading(b)
+    assert history.lines("inaugurate", term=2)[0]["unclean"] is False
+
+
+def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
+    start, zookeeper_server, fault_proxy, history, tmp_path
+):
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    reading = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    writing = os.open(log, os.O_WRONLY | os.O_NONBLOCK)
+    proxy = fault_proxy(zookeeper_server.address)
+    under = ["sh", "-c", 'exec "$@" 2>"$0"', str(log)]
+    try:
+        options = {"session_timeout_s": 4, "under": under}
+        a = start("rude:LongUnits", id="a", zookeeper=proxy.address, **options)
+        eventually(lambda: history.lines("begin"))
+        b = start(TINY, id="b", session_timeout_s=4)
+        b.wait_for("standing")
+        fill(writing)
+        proxy.black_hole()
+        leading(b)
+        (inaugurated,) = history.lines("inaugurate", term=2)
+        begun = len(history.lines("begin", term=2))
+        eventually(lambda: len(history.lines("begin", term=2)) > begun + 200, interval_s=0.2)
+        late = [each for each in history.lines("effect", term=1) if each["at"] > inaugurated["at"]]
+        assert len(late) == 0
+        proxy.heal()  # the guardian is about to close the session
+        assert a.wait() == 1
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def fill(pipe: int) -> None:
+    for size in (4096, 1):
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"\n" * size)
+
+
+def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(
+    start, standing, zookeeper_server, fault_proxy
+):
+    proxy = fault_proxy(zookeeper_server.address)
+    (a,) = standing("a", zookeeper=proxy.address, session_timeout_s=60)
+    b = start(RECORDER, id="b", session_timeout_s=60)
+    b.wait_for("standing")
+    worker = a.worker_pid
+    proxy.black_hole()
+    a.terminate()
+    eventually(lambda: stat_of(worker)[:1] in ([], ["Z"], ["X"]))
+    proxy.heal()
+    leading(b, timeout_s=15)  # a quarter of the session time-out
+    assert a.wait() == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--no-guardian"]], ids=["with its guardian", "without one"])
+def test_a_worker_that_dies_with_its_guardian_costs_no_more_than_a_session_time_out(
+    standing, history, more
+):
+    a, b = standing("a", "b", session_timeout_s=4, arguments=more)
+    worker = a.worker_pid
+    assert (worker == a.pid) is bool(more)
+    freeze(a.pid)  # so that neither outlives the other, as where a whole container is killed
+    for pid in {worker, a.pid}:
+        os.kill(pid, signal.SIGKILL)
+    killed_s = now_s()
+    leading(b)
+    assert 4 / 2 < now_s() - killed_s < 1.1 * 4 + 2 * patience()
+    assert history.overlap_s() < 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+def test_a_worker_that_its_guardian_may_not_signal_is_asked_to_leave_in_another_way(start, history):
+    powerless = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
+    a = start("rude:Unprivileged", id="a", under=powerless)
+    leading(a)
+    a.terminate()
+    assert a.wait() == 0
+    assert history.lines("handOver", reason="unguarded")
+    assert a.said("worker_not_signalled")

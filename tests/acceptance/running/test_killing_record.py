@@ -5,43 +5,20 @@ at and replayed.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
-import pytest
-
+from leaderq.cli import main
 from leaderq.election.layout import Layout
 from leaderq.kafka.handling.crash_marks import decode
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.testing import eventually
-from leaderq.testing.waiting import patience
 
 DEATHS = 4
 """Two before anybody is careful, then as many as the career's policy says."""
 
 
-def dead(address: str, zookeeper: str, root: str, topic: str, *arguments: str) -> Any:
-    command = [
-        sys.executable,
-        "-m",
-        "leaderq",
-        "dead",
-        *arguments,
-        "--career",
-        "killed",
-        "--topic",
-        f"{topic}-dead",
-    ]
-    command += ["--kafka", address, "--zookeeper", zookeeper, "--root", root]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90 * patience())
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.timeout(400)
 def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
-    start, history, zookeeper, zookeeper_server, kafka_broker, znode_root, topic_name
+    start, history, zookeeper, zookeeper_server, kafka_broker, znode_root, topic_name, capfd
 ):
     create_topics(kafka_broker.address, {topic_name: 1, f"{topic_name}-dead": 1})
     values = [b"kill" if n == 13 else b"%d" % n for n in range(40)]
@@ -66,10 +43,18 @@ def test_a_record_that_kills_every_leader_is_set_aside_and_the_work_goes_on(
     ]
     assert {line["together"] for line in history.lines("handled", who="survivor")} >= {1, 10}
     assert decode(zookeeper.get(Layout(znode_root, "killed").attempts)[0], path="").killers
-    where = (kafka_broker.address, zookeeper_server.address, znode_root, topic_name)
-    (letter,) = dead(*where, "ls", "--json")
+
+    def dead(*arguments: str) -> Any:
+        where = ["--career", "killed", "--topic", f"{topic_name}-dead", "--root", znode_root]
+        where += ["--kafka", kafka_broker.address, "--zookeeper", zookeeper_server.address]
+        capfd.readouterr()
+        assert main(["dead", *arguments, *where, "--json"]) == 0
+        (line,) = capfd.readouterr().out.splitlines()
+        return json.loads(line)
+
+    letter = dead("ls")
     assert letter["origin"] == {"topic": topic_name, "partition": 0, "offset": 13}
     assert (letter["attempts"], letter["career"]) == (2, "killed")
     assert "ProcessDied" in letter["error"]
-    (whole,) = dead(*where, "show", "0:0", "--json")
+    whole = dead("show", "0:0")
     assert (whole["key"], whole["value"]) == ("k", "kill")

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import running_with
 
 from leaderq.election import Operator
 from leaderq.testing import eventually
@@ -35,7 +35,7 @@ until grep -q left "$0" && grep -q apart "$0"; do sleep 0.01; done
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Path:
+def journal(tmp_path) -> Path:
     return tmp_path / "journal"
 
 
@@ -143,24 +143,15 @@ def test_a_command_may_ask_how_long_its_term_lasts_without_arithmetic(lead, jour
     assert "LEADERQ_TERM_DEADLINE_FILE is not set" in rest[3]
 
 
-def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(lead, journal):
+def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
+    lead, journal, history
+):
     a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
     assert a.wait() == 0
     size = len(text(journal))
     # Were one alive, this would be its time to show it.
-    assert not processes_of(journal)
+    assert not running_with(str(history.path))
     assert len(text(journal)) == size
-
-
-def processes_of(journal: Path) -> list[str]:
-    """The commands that write it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if words[0] == b"sh" and os.fsencode(journal) in words:
-                found.append(str(path))
-    return found
 
 
 @pytest.mark.parametrize(

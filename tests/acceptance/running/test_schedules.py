@@ -134,7 +134,7 @@ def _judge(record: ScheduleRecord, entries: Entries, history: Any, on_crash: str
 
 
 @pytest.fixture
-def leaderq(zookeeper_server: Any, znode_root: str) -> Any:
+def leaderq(zookeeper_server, znode_root) -> Any:
     """Start ``leaderq``, on this test's part of the server."""
     connection = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import pytest
-
 from leaderq.base.exits import ExitCode
 from leaderq.testing import eventually
-from leaderq.testing.candidate_process import CandidateProcess
 
 CAREERS = """
 import logging
@@ -46,22 +42,6 @@ greeting = "good night"
 """
 
 
-@pytest.fixture
-def start(tmp_path: Path, zookeeper_server, znode_root):
-    """Run all careers of the file in one process."""
-    (tmp_path / "several.py").write_text(CAREERS)
-    arguments = ["--root", znode_root, "--http", "0"]
-    made = CandidateProcess(
-        "--all", id="a", zookeeper=zookeeper_server.address, cwd=tmp_path, arguments=arguments
-    )
-    yield made.start
-    made.stop()
-
-
-def messages(process: CandidateProcess) -> str:
-    return "\n".join(str(line.get("message")) for line in list(process.lines))
-
-
 def asked(address: str, path: str) -> tuple[int, str]:
     try:
         with urlopen(f"http://{address}{path}", timeout=60) as reply:
@@ -72,17 +52,17 @@ def asked(address: str, path: str) -> tuple[int, str]:
 
 
 def test_those_of_the_file_run_and_answer_for_themselves_and_one_signal_ends_all(start, tmp_path):
+    (tmp_path / "several.py").write_text(CAREERS)
     careers = {"first": "Steady", "second": "Other", "third": "Unprepared", "fourth": "Failing"}
     tables = [f'[careers.{name}]\nclass = "several:{made}"\n' for name, made in careers.items()]
     (tmp_path / "leaderq.toml").write_text("".join(tables) + OPTIONS)
-    process = start()
+    process = start("--all", cwd=tmp_path, arguments=["--http", "0"])
     for career in ("first", "second"):
         process.wait_for("stage_began", stage="execution", career=career)
     process.wait_for("career_failed", career="third")
     process.wait_for("cooling_off", career="fourth")
-    address = eventually(
-        lambda: re.findall(r"http endpoint listening address=(\S+)", messages(process))
-    )[0]
+    listening = re.compile(r"http endpoint listening address=([\d.:]+)")
+    (address,) = eventually(lambda: listening.findall(str(list(process.lines))))
     assert asked(address, "/livez") == (200, "live\n")
     eventually(lambda: asked(address, "/leader/first") == (200, "leader\n"))
     eventually(lambda: "third: it does not lead" in asked(address, "/leader")[1])

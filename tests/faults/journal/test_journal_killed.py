@@ -71,7 +71,6 @@ def run_and_kill(directory: Path, policy: str, number: int, chance: random.Rando
     lines, wanted = [], chance.choice((1, 1, 2, 3, 10, 100, 400, 1000))
     command = [sys.executable, str(WRITER), str(directory), policy, str(number * SERIALS_A_ROUND)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
         while len(lines) < wanted and (line := process.stdout.readline()):
             lines.append(line)
         assert process.poll() is None, "the writer died by itself"

@@ -1,5 +1,5 @@
-"""A process that sends numbers until it is killed: ``python numbering.py ADDRESS TOPIC JOURNAL
-POLICY MAX_ITEMS``.
+"""A process that sends numbers, written ahead, until it is killed: ``python numbering.py ADDRESS
+TOPIC JOURNAL``.
 
 It writes each number to its standard output once ``send`` has returned for it, and a line ``state``
 when the state changes; it goes on from the number on its standard input.
@@ -10,36 +10,20 @@ from __future__ import annotations
 import os
 import sys
 
-from leaderq.producing import (
-    EVERY_ITEM,
-    NO_SYNC,
-    BufferedProducer,
-    BufferState,
-    Every,
-    Interval,
-    KafkaSink,
-    Retry,
-)
+from leaderq.producing import EVERY_ITEM, BufferedProducer, BufferState, KafkaSink, Retry
 
 KEYS = 5
-POLICIES = {
-    "none": None,
-    "every item": EVERY_ITEM,
-    "every 100": Every(100),
-    "interval": Interval(0.05),
-    "no sync": NO_SYNC,
-}
 
 
 def main() -> None:
-    address, topic, journal, policy, max_items = sys.argv[1:]
+    address, topic, journal = sys.argv[1:]
     number = int(sys.stdin.readline())
     producer = BufferedProducer(
         KafkaSink(address, topic, open_timeout_s=1.0),
         key=lambda request: request[0],
         journal=journal,
-        persistence=POLICIES[policy],
-        max_items=int(max_items),
+        persistence=EVERY_ITEM,
+        max_items=200,
         sink_timeout_s=0.5,
         retry=Retry(),
     )

@@ -82,9 +82,7 @@ def signed_in(tab: Any) -> None:
 @pytest.mark.parametrize(
     ("width", "scheme"), [*product((1280, 390), ("light", "dark"))], ids=lambda one: str(one)
 )
-def test_each_screen_fits_its_width_and_axe_finds_nothing(
-    chromium: Any, page: Served, width: int, scheme: str
-) -> None:
+def test_each_screen_fits_its_width_and_axe_finds_nothing(chromium, page, width, scheme):
     package = pytest.importorskip("axe_playwright_python", reason="make page")
     axe = resources.files(package).joinpath("axe.min.js").read_text()
     shown = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
@@ -125,7 +123,7 @@ def tab_to(tab: Any, wanted: str) -> None:
     raise AssertionError(f"the keyboard does not reach {wanted}")
 
 
-def test_everything_is_reached_and_done_by_keyboard_alone(chromium: Any, page: Served) -> None:
+def test_everything_is_reached_and_done_by_keyboard_alone(chromium, page):
     tab = opened(chromium, page)
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.className") == "skip"
@@ -159,7 +157,7 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium: Any, page: S
     assert [one[1:] for one in page.done] == [("alice", "a deploy")]
 
 
-def test_a_refresh_leaves_the_focus_and_what_is_held_still(chromium: Any, page: Served) -> None:
+def test_a_refresh_leaves_the_focus_and_what_is_held_still(chromium, page):
     tab = opened(chromium, page)
     tab_to(tab, 'a[href="/career?of=team-003"]')
     page.snapshot = installation(9)
@@ -174,7 +172,7 @@ def test_a_refresh_leaves_the_focus_and_what_is_held_still(chromium: Any, page: 
     assert tab.said == []
 
 
-def test_zookeeper_away_is_told_on_the_page_which_recovers(chromium: Any, page: Served) -> None:
+def test_zookeeper_away_is_told_on_the_page_which_recovers(chromium, page):
     tab = opened(chromium, page)
     page.fails = True
     tab.wait_for_selector("#news.alert")
@@ -184,7 +182,7 @@ def test_zookeeper_away_is_told_on_the_page_which_recovers(chromium: Any, page: 
     tab.wait_for_selector("#news.faint")
 
 
-def test_who_has_left_is_not_read_for(chromium: Any, page: Served) -> None:
+def test_who_has_left_is_not_read_for(chromium, page):
     tab = opened(chromium, page)
     read_again(tab, page)
     tab.context.close()

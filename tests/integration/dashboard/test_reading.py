@@ -20,6 +20,9 @@ from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
 from leaderq.election.layout import Layout, encode
 from leaderq.errors import ConfigurationError, RequestRefused
+from leaderq.observability import figures
+from leaderq.observability.figures import FigureSource, read_figures
+from leaderq.observability.metrics import Metrics
 from leaderq.queues import DistributedDelayQueue, DistributedQueue
 from leaderq.queues.admin import DeadItem, QueueAdmin
 from leaderq.queues.wire.payload import Note
@@ -37,17 +40,21 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 
 
 @pytest.fixture
-def sent(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What kinds of requests the session has sent."""
-    kinds: list[str] = []
+def sent(session, monkeypatch) -> list[str]:
+    """The requests that the session has sent, as text."""
+    told: list[str] = []
     send_all = session._send_all
 
     def noting(requests: Any, *more: Any) -> Any:
-        kinds.extend(type(one).__name__ for one in requests)
+        told.extend(map(repr, requests))
         return send_all(requests, *more)
 
     monkeypatch.setattr(session, "_send_all", noting)
-    return kinds
+    return told
+
+
+def kinds(sent: list[str]) -> set[str]:
+    return {one.partition("(")[0] for one in sent}
 
 
 def put(session: Session, path: str, count: int, *, dead: int = 0) -> None:
@@ -79,9 +86,7 @@ def read_twice(session: Session, *patterns: str, wanted: str | None = None) -> P
     return read(read(PageSnapshot(), looked_at), looked_at)
 
 
-def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_nothing(
-    session: Session, sent: list[str]
-) -> None:
+def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_nothing(session, sent):
     read: dict[str, list[int]] = {"/few": [], "/many": []}
     for name, count in (("/few", 3), ("/many", 20_000)):
         put(session, name, count, dead=2)
@@ -90,36 +95,32 @@ def test_a_refresh_takes_as_many_requests_whatever_a_queue_holds_and_writes_noth
             sent.clear()
             snapshot = reader(snapshot, frozenset())
             read[name].append(len(sent))
-            assert set(sent) <= READS
+            assert kinds(sent) <= READS
     assert read["/few"] == read["/many"]
     first, second, third = read["/many"]
     assert first == third < second <= 6  # only the second lists: nothing has changed since
 
 
-def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(
-    session: Session, sent: list[str]
-) -> None:
+def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(session, sent):
     for name, count, dead in (("/some", 60, 60), ("/many", 5_000, 200)):
         put(session, name, count, dead=dead)
         sent.clear()
         seen = read_twice(session, name, wanted=name).contents[name]
         assert len(sent) <= 120  # of two readings, with the sizes of a random sample
-        assert set(sent) <= READS
+        assert kinds(sent) <= READS
         assert len(seen.items) == queue_states.SHOWN_ITEMS
         assert len(seen.letters) == queue_states.SHOWN_LETTERS
         assert seen.items[0].items == [b"item 0"]
 
 
-def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(
-    session: Session, sent: list[str]
-) -> None:
+def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(session, sent):
     for number in range(200):
         stood_for(session, f"team-{number:03}", schedules=number % 2)
     session.set(Layout(ROOT, "team-007").term, b"spoilt")
     sent.clear()
     snapshot = reading(session, ROOT, ())(PageSnapshot(), frozenset())
     assert len(sent) <= 50
-    assert set(sent) <= READS
+    assert kinds(sent) <= READS
     found = [condition_of(one, now_ms()) for one in snapshot.careers]
     assert found.count(Condition.LEADERLESS) == 199
     spoilt = snapshot.careers[7]
@@ -127,7 +128,7 @@ def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(
     assert "spoilt" in str(spoilt.problem)
 
 
-def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session: Session) -> None:
+def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session):
     put(session, "/plain", 2, dead=1)
     with DistributedDelayQueue(session, "/later") as queue:
         queue.put(b"now", delay_s=0.001)
@@ -146,19 +147,16 @@ def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session: Session) -
     assert [one.items for one in contents.items] == [[b"a"], [b"b"]]
 
 
-def test_a_queue_of_too_many_items_is_counted_and_not_listed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_of_too_many_items_is_counted_and_not_listed(session, monkeypatch):
     monkeypatch.setattr(queue_states, "MOST_LISTED", 5)
     put(session, "/huge", 6)
     snapshot = read_twice(session, "/huge", wanted="/huge")
     state = snapshot.queue("/huge")
-    assert state is not None
     assert (state.depth, state.too_many, state.listing) == (6, True, None)
     assert "too many" in str(snapshot.contents["/huge"].problem)
 
 
-def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
+def test_what_is_no_queue_that_was_named_is_not_read(session):
     session.create("/secret", b"of somebody")
     session.create("/secret/queue-0000000000", b"of somebody")
     snapshot = read_twice(session, "/named", wanted="/secret")
@@ -166,7 +164,7 @@ def test_what_is_no_queue_that_was_named_is_not_read(session: Session) -> None:
     assert [one.path for one in snapshot.queues] == ["/named"]
 
 
-def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again() -> None:
+def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again():
     with ZooKeeperServer() as server, connect(server.address, timeout_s=2.0) as session:
         stood_for(session, "c")
         refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
@@ -192,8 +190,8 @@ class Terminal(io.StringIO):
 
 
 def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named(
-    address: str, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    address, session, monkeypatch
+):
     app = pytest.importorskip("leaderq.cli.top_screen", reason="pip install 'leaderq[top]'").TopApp
     for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
         session.ensure_path(path)
@@ -210,7 +208,7 @@ def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named
 # -- what is done, and where it is told
 
 
-def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session: Session) -> None:
+def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session):
     stood_for(session, "c", schedules=1)
     for deed, detail in ((Deed.PAUSE, ""), (Deed.RESUME, ""), (Deed.RUN_NOW, "s0")):
         carry_out(session, ROOT, Action(deed, "c", detail), "alice", "a\nmove " + "x" * 500)
@@ -231,14 +229,14 @@ def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session:
         carry_out(session, ROOT, Action(Deed.STEP_DOWN, "c"), "alice", "")
 
 
-def test_a_request_without_a_name_leaves_no_entry(session: Session) -> None:
+def test_a_request_without_a_name_leaves_no_entry(session):
     stood_for(session, "c")
     Operator(session, "c", root=ROOT).pause()
     assert Operator(session, "c", root=ROOT).view().asked == ()
     assert b"asked" not in session.get(Layout(ROOT, "c").control)[0]
 
 
-def test_dead_letters_are_sent_back_one_or_all(session: Session, caplog) -> None:
+def test_dead_letters_are_sent_back_one_or_all(session, caplog):
     put(session, "/q", 0, dead=3)
     admin = QueueAdmin(session, QueuePaths("/q"))
     letters: list[DeadItem] = list(admin.dead_letters.browse())
@@ -253,7 +251,7 @@ def test_dead_letters_are_sent_back_one_or_all(session: Session, caplog) -> None
     assert (admin.depth(), admin.dead_letters.count()) == (3, 0)
 
 
-def test_dead_messages_of_a_dyno_queue_are_sent_back(session: Session) -> None:
+def test_dead_messages_of_a_dyno_queue_are_sent_back(session):
     with DynoQueue(session, "/d", shards=["s"]) as queue:
         queue.push(Message("a", b"a"))
         queue.pop(1, 30)[0].kill()
@@ -261,3 +259,53 @@ def test_dead_messages_of_a_dyno_queue_are_sent_back(session: Session) -> None:
         done = carry_out(session, ROOT, Action(Deed.REDRIVE, "/d", "a"), "alice", "")
         assert done == "1 sent back to /d"
         assert queue.size() == 1
+
+
+# -- a scrape of metrics: the servers count what a deep queue holds, and nobody lists it
+
+MANY = 1_000
+
+
+def deep_queue(session: Session) -> DistributedQueue[bytes]:
+    queue = DistributedQueue(session, "/q")
+    queue.start()
+    queue.put_many([b"item %d" % number for number in range(MANY + 1)])
+    with queue.take():  # a consumer here has seen them all
+        pass
+    return queue
+
+
+def deep_dyno(session: Session) -> DynoQueue:
+    queue = DynoQueue(session, "/q", shards=["s"])
+    queue.push([Message(payload=b"%d" % number) for number in range(MANY + 1)])
+    queue.pop(1, 30)[0].ack()
+    return queue
+
+
+@pytest.mark.parametrize("made", [deep_queue, deep_dyno])
+def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(made, session, sent, monkeypatch):
+    prometheus_client = pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
+    monkeypatch.setattr(figures, "_offers", [])
+    monkeypatch.setattr(figures, "_DEPTHS_S", 0.1)
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(Metrics())
+
+    def ready() -> float | None:
+        found: float | None = registry.get_sample_value(
+            "leaderq_queue_ready_items", {"queue": "/q"}
+        )
+        return found
+
+    with made(session):
+        assert (FigureSource.QUEUE, "/q") in read_figures()
+        eventually(lambda: ready() == MANY)  # asked once, and looked at by the queue's own thread
+        sent.clear()
+        text = prometheus_client.generate_latest(registry).decode()
+        assert sent == []
+        assert len([line for line in text.splitlines() if 'queue="/q"' in line]) < 30
+        assert "item 1" not in text
+        figures_of = [one for one in figures._offers if one[1] == "/q"]
+        noted = [one[2]()._noted_s for one in figures_of]
+        eventually(lambda: [one[2]()._noted_s for one in figures_of] != noted)
+    listed = [one for one in sent if ("GetChildren" in one and "messages" in one) or "'/q'" in one]
+    assert not [one for one in listed if "GetChildren" in one], listed

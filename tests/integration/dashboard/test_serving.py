@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from leaderq.dashboard.screens import PageScreen, draw  # noqa: E402
 from leaderq.queues.wire.payload import Note  # noqa: E402
 from leaderq.queues.wire.payload import encode as framed  # noqa: E402
 from leaderq.testing import eventually  # noqa: E402
-from leaderq.zookeeper import Session  # noqa: E402
 
 PAUSE = "/act?do=pause&of=billing&with="
 SCREENS = ("/", "/career?of=billing", "/queues", "/queue?of=/mail", "/schedules")
@@ -40,7 +38,7 @@ def page() -> Iterator[Served]:
 
 
 @pytest.fixture
-def browser(page: Served) -> Iterator[httpx.Client]:
+def browser(page) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=page.url, timeout=60) as client:
         yield client
 
@@ -55,9 +53,7 @@ def hidden(answer: httpx.Response, name: str) -> str:
     return found[1]
 
 
-def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(
-    browser: httpx.Client,
-) -> None:
+def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(browser):
     others = ("/page.css", "/page.js", "/icon.svg", "/sign-in", "/absent", PAUSE)
     for path in (*SCREENS, *others):
         answer = browser.get(path)
@@ -78,7 +74,7 @@ def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(
         assert browser.get(path).status_code == 404
 
 
-def test_another_host_name_is_refused(page: Served, browser: httpx.Client) -> None:
+def test_another_host_name_is_refused(page, browser):
     for host in ("evil.example", "127.0.0.1.evil.example"):
         assert browser.get("/", headers={"Host": host}).status_code == 421
     assert page.readings == 0
@@ -99,7 +95,7 @@ def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
     return found
 
 
-def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures() -> None:
+def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures():
     with served(every_s=0.05) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         events = streamed(browser, "/events?screen=/career&of=billing&seen=0", 3)
         assert [one.count('id="terms"') for one in events] == [1, 1, 1]
@@ -111,9 +107,7 @@ def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures() ->
         eventually(lambda: "cannot be read" not in browser.get("/").text)
 
 
-def test_fifty_browsers_at_once_cost_as_many_readings_and_drawings_as_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fifty_browsers_at_once_cost_as_many_readings_and_drawings_as_one(monkeypatch):
     drawn: list[PageScreen] = []
 
     def noting(screen: PageScreen, *given: Any) -> Any:
@@ -140,12 +134,11 @@ def test_fifty_browsers_at_once_cost_as_many_readings_and_drawings_as_one(
         assert len(drawn) <= page.readings < 50
 
 
-def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for() -> None:
+def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for():
     """What was sent fills the buffers of the connection, and no more is made until it is read."""
     with served(every_s=0.01) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         page.snapshot = installation(200)
         refresher, asked = page.refresher, 0
-        assert refresher is not None
         after = refresher.after
 
         def counted(*given: Any) -> Any:
@@ -153,7 +146,7 @@ def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for() -
             asked += 1
             return after(*given)
 
-        refresher.after = counted  # type: ignore[method-assign]
+        refresher.after = counted
         port = int(page.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -163,17 +156,14 @@ def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for() -
             assert 200 <= asked < 300
 
 
-def test_any_number_of_filters_fills_no_memory(browser: httpx.Client, page: Served) -> None:
+def test_any_number_of_filters_fills_no_memory(browser, page):
     for number in range(70):
         assert browser.get("/", params={"only": f"*{number}*"}).status_code == 200
-    assert page.dashboard is not None
     assert len(page.dashboard._drawn[1]) <= 64
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_is_done_but_by_the_second_form(
-    page: Served, browser: httpx.Client, method: str
-) -> None:
+def test_nothing_is_done_but_by_the_second_form(page, browser, method):
     sign_in(browser)
     secret = hidden(browser.get(PAUSE), "secret")
     word = hidden(browser.post(PAUSE, data={"secret": secret, "why": "x"}), "word")
@@ -190,7 +180,7 @@ def test_nothing_is_done_but_by_the_second_form(
     "token",
     ["pass word & more=1+1%41;#?", "ünïcödé-\U0001f511-token-of-alice", "\\'\"<b>0123456789"],
 )
-def test_a_token_may_have_any_letters(token: str, tmp_path: Path) -> None:
+def test_a_token_may_have_any_letters(token, tmp_path):
     path = tmp_path / "tokens"
     path.write_text(f"alice {token}\n", encoding="utf-8")
     with served(tokens=read_tokens(path)) as page, httpx.Client(base_url=page.url) as browser:
@@ -200,7 +190,7 @@ def test_a_token_may_have_any_letters(token: str, tmp_path: Path) -> None:
         assert token not in browser.get("/").text
 
 
-def test_nothing_is_done_without_signing_in(page: Served, browser: httpx.Client) -> None:
+def test_nothing_is_done_without_signing_in(page, browser):
     assert browser.get(PAUSE).headers["location"].startswith("/sign-in?next=%2Fact%3Fdo%3Dpause")
     assert browser.post(PAUSE, data={"why": "x"}).status_code == 303
     assert browser.post("/confirm", data={"word": "0", "secret": "0"}).status_code == 403
@@ -208,9 +198,7 @@ def test_nothing_is_done_without_signing_in(page: Served, browser: httpx.Client)
     assert page.done == []
 
 
-def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in(
-    page: Served, browser: httpx.Client
-) -> None:
+def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in(page, browser):
     answer = sign_in(browser)
     assert (answer.status_code, answer.headers["location"]) == (303, "/queues")
     cookie = answer.headers["set-cookie"].lower()
@@ -252,14 +240,12 @@ def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in
         ("do=redrive-all&of=/leaderq", 409),
     ],
 )
-def test_what_cannot_be_done_is_refused(browser: httpx.Client, asked: str, status: int) -> None:
+def test_what_cannot_be_done_is_refused(browser, asked, status):
     sign_in(browser)
     assert browser.get(f"/act?{asked}").status_code == status
 
 
-def test_signing_out_ends_a_visit_and_signing_in_leads_to_no_other_site(
-    browser: httpx.Client,
-) -> None:
+def test_signing_out_ends_a_visit_and_signing_in_leads_to_no_other_site(browser):
     for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example"):
         answer = browser.post(
             "/sign-in", params={"next": elsewhere}, data={"token": TOKENS["alice"]}
@@ -271,7 +257,7 @@ def test_signing_out_ends_a_visit_and_signing_in_leads_to_no_other_site(
     assert browser.get(PAUSE).headers["location"].startswith("/sign-in")
 
 
-def test_a_page_that_is_read_only_does_nothing_for_anybody() -> None:
+def test_a_page_that_is_read_only_does_nothing_for_anybody():
     with served() as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         sign_in(browser)
         assert "/act?" not in browser.get("/career?of=billing").text
@@ -280,7 +266,7 @@ def test_a_page_that_is_read_only_does_nothing_for_anybody() -> None:
         assert page.done == []
 
 
-def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
+def test_where_others_can_reach_it_one_signs_in_for_looking_too():
     shared = {"is_local": False, "hosts": frozenset({"127.0.0.1"})}
     with served(**shared) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         for path in SCREENS:
@@ -293,8 +279,8 @@ def test_where_others_can_reach_it_one_signs_in_for_looking_too() -> None:
 
 
 def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is_stopped(
-    address: str, session: Session, tmp_path: Path
-) -> None:
+    address, session, tmp_path
+):
     session.ensure_path("/leaderq/billing/candidates")
     session.ensure_path("/q-dead")
     session.create("/q")
@@ -303,7 +289,6 @@ def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is
     command = [sys.executable, "-m", "leaderq", "dashboard", "--zookeeper", address]
     command += ["--bind", "127.0.0.1:0", "--allow-actions", "--tokens", str(tmp_path / "tokens")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
         url = running.stderr.readline().strip()
         with httpx.Client(base_url=url, timeout=60) as browser:
             assert "/career?of=billing" in browser.get("/").text
@@ -331,14 +316,12 @@ def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is
         ("--tokens /absent", "tokens cannot be read from /absent"),
     ],
 )
-def test_the_command_refuses_what_would_not_be_safe(
-    options: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_refuses_what_would_not_be_safe(options, said, capsys):
     assert main(["dashboard", *options.split()]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_leaderq_does_without_the_extra_and_the_command_says_which_it_needs() -> None:
+def test_leaderq_does_without_the_extra_and_the_command_says_which_it_needs():
     program = """
 import sys
 import leaderq, leaderq.cli.careers, leaderq.cli.dashboard

@@ -103,7 +103,7 @@ def shown(snapshot: PageSnapshot) -> str:
     return "".join(drawn)
 
 
-def test_a_spoilt_record_spoils_nothing_but_itself(session: Session) -> None:
+def test_a_spoilt_record_spoils_nothing_but_itself(session):
     session.ensure_path(ROOT)
     plain = {name: json.dumps(value).encode() for name, value in good().items()}
     careers = {f"c{number}": each for number, each in enumerate(all_spoilt())}
@@ -112,7 +112,6 @@ def test_a_spoilt_record_spoils_nothing_but_itself(session: Session) -> None:
     snapshot = reading(session, ROOT, ())(PageSnapshot(), frozenset())
     assert {one.career for one in snapshot.careers} == {*careers, "sound"}
     sound = snapshot.career("sound")
-    assert sound is not None
     assert condition_of(sound, now_ms()) is Condition.LED
     html = shown(snapshot)
     assert "<script>" not in html
@@ -120,7 +119,7 @@ def test_a_spoilt_record_spoils_nothing_but_itself(session: Session) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\x00garbage", b'{"a": [', b"[" * 5000])
-def test_garbage_below_queues_is_shown_as_such(session: Session, data: bytes) -> None:
+def test_garbage_below_queues_is_shown_as_such(session, data):
     with DistributedQueue(session, "/plain") as queue:
         queue.put_many([b"a", b"b"])
     session.ensure_path("/plain-meta/control")

@@ -9,10 +9,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from postgres import SUPERUSER, Database
+from postgres import SUPERUSER
 
 from leaderq.cli.demo.ad_billing.audit import audit, audit_places
 from leaderq.cli.demo.ad_billing.generator import generate
@@ -70,43 +69,34 @@ def generating(kafka_broker, topic_name, tmp_path) -> Iterator[Callable[[], Gene
 
 
 @pytest.fixture
-def url(postgres: Database) -> str:
+def url(postgres) -> str:
     return f"postgresql://{SUPERUSER}@127.0.0.1:{postgres.port}/{postgres.name}"
 
 
 @pytest.fixture
-def candidate(
-    zookeeper_server, kafka_broker, znode_root, topic_name, tmp_path, url
-) -> Iterator[Callable[[str], CandidateProcess]]:
+def candidate(start, kafka_broker, topic_name, tmp_path, url) -> Callable[[str], CandidateProcess]:
     (tmp_path / "billing_here.py").write_text(
         CAREER.format(examples=str(EXAMPLES), topic=topic_name)
     )
-    started: list[CandidateProcess] = []
 
-    def start(name: str) -> CandidateProcess:
-        process = CandidateProcess(
+    def begin(name: str) -> CandidateProcess:
+        process: CandidateProcess = start(
             "billing_here:Billing",
             id=name,
-            zookeeper=zookeeper_server.address,
             kafka=kafka_broker.address,
-            cwd=tmp_path,
-            arguments=["--root", znode_root],
             environment={"AD_BILLING_LEDGER": url},
             # the leader is to lead until it is killed, however slow all are; its guardian frees the
             # place
             session_timeout_s=30.0,
         )
-        started.append(process)
-        process.start().wait_for("standing", timeout_s=60)
+        process.wait_for("standing")
         return process
 
-    yield start
-    for process in started:
-        process.stop()
+    return begin
 
 
 @pytest.fixture
-def watched(zookeeper_server: Any, znode_root: str, url: str) -> Iterator[list[str]]:
+def watched(zookeeper_server, znode_root, url) -> Iterator[list[str]]:
     lines: list[str] = []
     stopped = threading.Event()
     settings = Settings(zookeeper=zookeeper_server.address, root=znode_root)
@@ -125,23 +115,20 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     def told(pattern: str) -> bool:
         return any(re.search(pattern, line) for line in list(watched))
 
-    eventually(lambda: told("nobody has led yet"), timeout_s=60)
+    eventually(lambda: told("nobody has led yet"))
     generator = generating()
     a, totals = candidate("a"), Totals(url)
     candidate("b")
-    eventually(lambda: told("^a leads term 1; "), timeout_s=60)
-    eventually(lambda: totals.so_far()[0] > 100, timeout_s=60)
+    eventually(lambda: told("^a leads term 1; "))
+    eventually(lambda: totals.so_far()[0] > 100)
     a.signal_worker(signal.SIGKILL)
-    eventually(lambda: told("^b leads term 2; nobody waits"), timeout_s=60)
-    eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"), timeout_s=60)
-    eventually(
-        lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "),
-        timeout_s=60,
-    )
+    eventually(lambda: told("^b leads term 2; nobody waits"))
+    eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"))
+    eventually(lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "))
     eventually(lambda: told("^term 1 of a is over"))
     first, sent = generator.stop()
     assert first == 1
-    eventually(lambda: totals.so_far()[0] == sent, timeout_s=60)
+    eventually(lambda: totals.so_far()[0] == sent)
     entries = list(totals.entries())
     assert audit(entries, sent).problems == []
     assert audit_places(entries, end_offsets(kafka_broker.address, topic_name)).problems == []

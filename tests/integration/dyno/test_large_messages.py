@@ -22,7 +22,6 @@ from leaderq.dyno import (
 from leaderq.errors import TooLarge
 from leaderq.queues import Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 D = "/d"
 LARGE = b"x" * 2_000_000
@@ -33,16 +32,14 @@ def files(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def queue(session: Session, tmp_path: Path):
+def queue(session, tmp_path):
     with DynoQueue(
         session, D, body_store=FileBodies(tmp_path), retry=Retry(attempts=2, first_s=0)
     ) as made:
         yield made
 
 
-def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
-    queue: DynoQueue, tmp_path: Path
-) -> None:
+def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(queue, tmp_path):
     ends: list[Callable[[], object]] = [
         lambda: queue.ack(queue.pop(1, 30)),
         lambda: queue.pop(1, 30)[0].ack(),
@@ -67,7 +64,7 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
     assert queue.pop(1, 30)[0].payload == b"small"
 
 
-def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None:
+def test_a_refused_push_leaves_no_body(queue, tmp_path):
     queue.push(Message(id="a", payload=b"small"))
     with pytest.raises(Duplicate):
         queue.push(Message(id="a", payload=LARGE))
@@ -77,9 +74,7 @@ def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None
     assert files(tmp_path) == []
 
 
-def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(
-    queue: DynoQueue, session: Session, tmp_path: Path
-) -> None:
+def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(queue, session, tmp_path):
     queue.push([Message(payload=LARGE), Message(payload=b"next")])
     for path in files(tmp_path):
         path.unlink()
@@ -95,9 +90,7 @@ def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(
     assert "MissingBody" in letter.error
 
 
-def test_bodies_without_a_message_are_swept_when_they_are_old(
-    queue: DynoQueue, tmp_path: Path
-) -> None:
+def test_bodies_without_a_message_are_swept_when_they_are_old(queue, tmp_path):
     store = FileBodies(tmp_path)
     young, old = store.put(b"young"), store.put(b"old")
     queue.push([Message(id="waits", payload=LARGE), Message(id="dies", payload=LARGE, priority=0)])
@@ -113,7 +106,7 @@ def test_bodies_without_a_message_are_swept_when_they_are_old(
     assert len(files(tmp_path)) == 3
 
 
-def test_a_store_of_files_touches_nothing_outside_its_folder(tmp_path: Path) -> None:
+def test_a_store_of_files_touches_nothing_outside_its_folder(tmp_path):
     (tmp_path / "secret").write_bytes(b"secret")
     store = FileBodies(tmp_path / "bodies")
     assert isinstance(store, BodyStore)

@@ -1,9 +1,12 @@
-"""Pushing, popping and settling on a real server; ids of one's own; the same on asyncio."""
+"""Pushing, popping and settling on a real server; ids of one's own; the same on asyncio; and the
+handlers of both kinds of queues: coroutine functions, batches and values.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,27 +15,24 @@ from leaderq.dyno import (
     AsyncDynoQueue,
     Duplicate,
     DynoQueue,
+    Kill,
     Message,
     OnConflict,
     Unique,
+    Worker,
 )
+from leaderq.errors import ConfigurationError, CorruptItem
+from leaderq.queues import JSON, DistributedQueue, Retry
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
 
 
-def texts(deliveries: list) -> list[str]:
-    return [one.payload.decode() for one in deliveries]
-
-
-def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: Open) -> None:
+def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened):
     with DynoQueue(opened(), "/d", lease_s=600) as first, DynoQueue(opened(), "/d") as second:
         first.push(Message(payload=b"one"))
         assert first.pop(1, 5)
         assert second.pop(1) == []
         first._session.close()
-        assert texts(second.pop(1, 30)) == ["one"]
+        assert [one.payload for one in second.pop(1, 30)] == [b"one"]
 
 
 D = "/d"
@@ -41,10 +41,10 @@ EMPTY = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 
 
 def one_of(payload: bytes, **options: object) -> Message:
-    return Message(id="a", payload=payload, **options)  # type: ignore[arg-type]
+    return Message(id="a", payload=payload, **options)
 
 
-def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Session) -> None:
+def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session):
     with DynoQueue(session, D) as queue:
         first = queue.push_unique(one_of(b"1"))
         assert first.is_new
@@ -70,9 +70,7 @@ def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Ses
 
 
 @pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
-def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
-    session: Session, end: str
-) -> None:
+def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(session, end):
     with DynoQueue(session, D) as queue:
         queue.push(one_of(b"1", unique=Unique.STARTED))
         assert not queue.ensure(one_of(b"2"))
@@ -84,11 +82,10 @@ def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(
             getattr(one, end)()
         assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
         found = queue.get("a")
-        assert found is not None
         assert found.payload == b"3"
 
 
-def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> None:
+def test_messages_are_pushed_popped_and_settled_on_asyncio(session):
     async def main() -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
             await queue.push([Message(payload=b"1"), Message(payload=b"2")])
@@ -105,7 +102,7 @@ def test_messages_are_pushed_popped_and_settled_on_asyncio(session: Session) -> 
     asyncio.run(main())
 
 
-def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Session) -> None:
+def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session):
     hours_ago = 2 * 3600 * 1000
     with (
         DynoQueue(session, D) as queue,
@@ -123,7 +120,7 @@ def test_what_is_cleared_by_age_goes_by_when_it_was_first_pushed(session: Sessio
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened: Open, is_closed: bool) -> None:
+def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened, is_closed):
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as drain:
         queue.push([Message(payload=b"now"), Message(id="later", timeout_s=3600)])
         (failed,) = queue.pop(1, 30)
@@ -143,3 +140,91 @@ def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened: Open, is_cl
         assert queue.set_timeout(failed.place, 0)
         again = sorted(queue.pop(2, 30, least=2), key=lambda one: one.failures)
         assert [(one.deliveries, one.failures) for one in again] == [(1, 0), (2, 1)]
+
+
+# -- handlers
+
+
+QUICK = Retry(attempts=3, first_s=0.01)
+
+
+def is_empty(queue: DynoQueue, dead: int = 0) -> Callable[[], bool]:
+    return lambda: queue.shard_sizes() == {"0": {**EMPTY["0"], "dead": dead}}
+
+
+def test_coroutines_of_a_worker_run_side_by_side_and_one_that_fails_is_tried_again(session):
+    all_there, seen = asyncio.Event(), list[Any]()
+
+    async def handle(value: Any) -> None:
+        seen.append(value["job"])
+        if len(seen) == 3:
+            all_there.set()
+        await all_there.wait()
+        if len(seen) == 3:
+            raise ValueError("no")
+
+    with DynoQueue(session, D, serializer=JSON, retry=QUICK) as queue:
+        queue.push(queue.message({"job": number}, priority=number) for number in range(3))
+        with Worker(queue, handle, threads=3, values=True) as worker:
+            eventually(is_empty(queue))
+        assert not worker.is_running
+    assert set(seen) == {0, 1, 2}
+    assert len(seen) > 3
+
+
+def test_a_batch_is_acknowledged_together_and_what_cannot_be_read_is_dead(session):
+    seen: list[list[Any]] = []
+    with DynoQueue(session, D, serializer=JSON) as queue:
+        good = [queue.message(number) for number in range(40)]
+        queue.push([*good[:20], Message(id="bad", payload=b"{"), *good[20:]])
+        with pytest.raises(CorruptItem):
+            assert [one.value for one in [queue.pop_id("bad")] if one]
+    with DynoQueue(session, D, serializer=JSON) as queue:
+        with Worker(queue, seen.append, batch_items=16, values=True):
+            eventually(is_empty(queue, dead=1))
+        assert sorted(one for batch in seen for one in batch) == list(range(40))
+        assert max(map(len, seen)) > 1
+        assert max(map(len, seen)) <= 16
+        (letter,) = queue.dead_letters.browse()
+        assert (letter.reason, letter.frame.id) == ("corrupt", "bad")
+
+
+def test_what_a_batch_raises_is_said_of_all_that_it_has_not_settled(session):
+    tries: list[int] = []
+
+    def handle(batch: list[Any]) -> None:
+        tries.append(len(batch))
+        if len(tries) == 1:
+            batch[0].ack()
+            raise ValueError("the others must come again")
+        if len(tries) > 1:
+            raise Kill("enough")
+
+    with DynoQueue(session, D, retry=QUICK) as queue:
+        queue.push([Message(payload=b"x")] * 5)
+        with Worker(queue, handle, batch_items=5):
+            eventually(is_empty(queue, dead=4))
+        assert {(one.reason, one.failures) for one in queue.dead_letters.browse()} == {
+            ("enough", 1)
+        }
+    with pytest.raises(ConfigurationError, match="batch_items"):
+        Worker(queue, handle, batch_items=0)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_coroutines_consume_a_queue_of_items(session, is_batch):
+    both, seen, begun = asyncio.Event(), list[Any](), list[Any]()
+
+    async def consume(values: Any) -> None:
+        begun.append(values)
+        if len(begun) == 2:
+            both.set()
+        await both.wait()
+        seen.extend(values if is_batch else [values])
+
+    how: dict[str, Any] = {"consume_batch" if is_batch else "consumer": consume}
+    how |= {"serializer": JSON, "lock_path": "/locks", "concurrency": 2, "batch_items": 5}
+    with DistributedQueue[Any](session, "/q", **how) as queue:
+        queue.put_many(range(20))
+        eventually(lambda: sorted(seen) == list(range(20)))
+        eventually(lambda: not session.children("/q"))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from forks import in_child
-from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
@@ -20,13 +19,11 @@ from leaderq.errors import (
     NodeExists,
     NoNode,
     QueueClosed,
-    ZooKeeperError,
 )
 from leaderq.queues import Retry
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Check, Create, Operation, Session, SetData, connect
+from leaderq.testing import eventually
+from leaderq.zookeeper import Check, Create, Operation, SetData
 
-Open = Callable[..., Session]
 D = "/d"
 NOTHING = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 QUICK = Retry(attempts=3, first_s=0.01)
@@ -38,7 +35,7 @@ def popped(queue: DynoQueue) -> Delivery:
 
 
 @pytest.mark.parametrize("how", ["ack", "kill", "remove", "clear"])
-def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session, how: str) -> None:
+def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session, how):
     with DynoQueue(session, D) as queue:
         queue.push([Message(id="a"), Message(id="b")])
         session.delete(f"{D}/ids/a")
@@ -58,7 +55,7 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session: Session,
 # -- rude users -----------------------------------------------------------------------------------
 
 
-def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session: Session) -> None:
+def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session):
     for wrong in (-1, float("nan"), float("inf"), True, "1"):
         with pytest.raises(ConfigurationError):
             DynoQueue(session, D, lease_s=wrong)
@@ -78,13 +75,13 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
     with DynoQueue(session, D, shards="one") as queue:
         assert queue.push(Message(payload=b"1"))[0].startswith("one/")
         wrong_calls: list[Callable[[], object]] = [
-            lambda: queue.push("abc"),  # type: ignore[arg-type]
-            lambda: queue.pop(1.5),  # type: ignore[arg-type]
-            lambda: queue.pop("1"),  # type: ignore[arg-type]
-            lambda: queue.pop(1, least="1"),  # type: ignore[arg-type]
-            lambda: queue.ack([None]),  # type: ignore[list-item]
-            lambda: queue.keep(["a"]),  # type: ignore[list-item]
-            lambda: queue.let_go([5]),  # type: ignore[list-item]
+            lambda: queue.push("abc"),
+            lambda: queue.pop(1.5),
+            lambda: queue.pop("1"),
+            lambda: queue.pop(1, least="1"),
+            lambda: queue.ack([None]),
+            lambda: queue.keep(["a"]),
+            lambda: queue.let_go([5]),
         ]
         for call in wrong_calls:
             with pytest.raises(ConfigurationError):
@@ -102,7 +99,7 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
         one.ack()
 
 
-def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
+def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened):
     with DynoQueue(opened(), D) as queue, DynoQueue(opened(), D) as other:
         queue.push(Message(id="a", payload=b"1"))
         mine = popped(queue)
@@ -122,7 +119,7 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened: Open) -> None:
                 other.redeem(wrong)
 
 
-def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Session) -> None:
+def test_a_result_is_written_with_the_acknowledgement_or_neither(session):
     session.ensure_path("/own/ids")
     session.create("/own/term", b"7")
     with DynoQueue(session, D) as queue:
@@ -136,7 +133,7 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
         for operation, error in refused:
             with pytest.raises(error) as caught:
                 one.ack([Create("/own/result"), operation])
-            assert cast(ZooKeeperError, caught.value).index == 1  # among these
+            assert caught.value.index == 1  # among these
             assert session.exists("/own/result") is None
             assert queue.shard_sizes()["0"]["leased"] == 1
         one.ack([Create("/own/result", b"done"), Check("/own/term", 0)])
@@ -148,29 +145,23 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session: Sessio
 
 
 def test_a_root_that_may_not_be_written_holds_no_settings_and_its_messages_are_delivered(
-    zookeeper_server: ZooKeeperServer, znode_root: str
-) -> None:
-    root = f"{znode_root}/poor"
-    owner = KazooClient(zookeeper_server.address)
-    owner.start()
-    owner.create(root, makepath=True)
+    session, kazoo
+):
     rights = make_acl("world", "anyone", read=True, create=True, delete=True, admin=True)
-    owner.set_acls(root, [rights])
-    owner.stop()
-    owner.close()
+    kazoo.create("/poor")
+    kazoo.set_acls("/poor", [rights])
     with (
-        connect(zookeeper_server.address) as session,
-        DynoQueue(session, root, shards=("a", "b")) as queue,
-        DynoQueue(session, root) as other,
+        DynoQueue(session, "/poor", shards=("a", "b")) as queue,
+        DynoQueue(session, "/poor") as other,
     ):
         queue.push([Message(payload=b"1", shard=shard) for shard in "ab"])
         found = other.pop(2, 30, least=2)
         assert sorted(one.shard for one in found) == ["a", "b"]
-        assert session.get(root)[0] == b""
+        assert session.get("/poor")[0] == b""
         assert other.ack(found) == [None, None]
 
 
-def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session: Session) -> None:
+def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session):
     with DynoQueue(session, D) as queue:
         queue.pop(1)
 
@@ -223,9 +214,7 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
 """What a handler does, how often it is called, and why the message is dead then."""
 
 
-def test_a_worker_survives_every_way_in_which_a_handler_can_end(
-    session: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_worker_survives_every_way_in_which_a_handler_can_end(session, caplog):
     # pytest-xdist cannot pass on a log that is not text
     caplog.set_level(logging.CRITICAL, "leaderq.dyno.worker")
     calls: Counter[str] = Counter()

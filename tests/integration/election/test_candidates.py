@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from electorate import Electorate, term_of
 
 from leaderq import Candidate, Observer, connect
 from leaderq.election import Operator
@@ -11,6 +12,13 @@ from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Security
+
+
+@pytest.fixture
+def electorate(zookeeper_server, znode_root):
+    made = Electorate(zookeeper_server.address, znode_root)
+    yield made
+    made.close()
 
 
 def test_the_first_candidate_leads_and_the_second_waits(electorate):
@@ -24,7 +32,7 @@ def test_the_first_candidate_leads_and_the_second_waits(electorate):
 
 
 def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_again(
-    electorate, won, caplog
+    electorate, caplog
 ):
     session = electorate.session()
     session.ensure_path(electorate.path("control"))
@@ -32,7 +40,7 @@ def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_ag
     a = electorate.candidate("a")
     for _ in range(3):
         a.stand()
-        assert a.conclude(won(a), Reason.WITHDRAWN, timeout_s=30 * patience())
+        assert a.conclude(term_of(a), Reason.WITHDRAWN, timeout_s=30 * patience())
     said = [
         r
         for r in caplog.records
@@ -44,9 +52,7 @@ def test_spoilt_wishes_keep_nobody_from_leading_and_the_next_wish_writes_them_ag
     eventually(lambda: term.paused)
 
 
-def test_users_with_credentials_of_their_own_stand_below_one_root(
-    zookeeper_server, znode_root, won
-):
+def test_users_with_credentials_of_their_own_stand_below_one_root(zookeeper_server, znode_root):
     alice, bob = (Security(user=user, password=user) for user in ("alice", "bob"))
     with (
         connect(zookeeper_server.address, security=alice) as hers,
@@ -55,8 +61,8 @@ def test_users_with_credentials_of_their_own_stand_below_one_root(
         Candidate(his, "b", id="b", root=znode_root) as b,
     ):
         a.stand()
-        won(a)
+        term_of(a)
         b.stand()
-        won(b)
+        term_of(b)
         with pytest.raises(NoPermission):  # what is hers stays hers
             his.set(znode_root + "/a/term", b"{}")

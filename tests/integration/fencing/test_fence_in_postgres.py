@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from postgres import Database
 
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.fencing import FencedRows, FencingToken, SqlFence
@@ -20,7 +19,7 @@ LEVELS = ["read committed", "repeatable read", "serializable"]
 
 
 @pytest.fixture
-def connect(postgres: Database) -> Iterator[Callable[..., Any]]:
+def connect(postgres) -> Iterator[Callable[..., Any]]:
     opened = []
 
     def connect(level: str = LEVELS[0], **options: Any) -> Any:

@@ -7,24 +7,22 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Recorder, given
 
-from leaderq.config import Settings
-from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.zookeeper import Session, connect
 
 
 @pytest.fixture
-def four_partitions(kafka_broker: Any, topic_name: str) -> str:
+def four_partitions(kafka_broker, topic_name) -> str:
     """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
-def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[bytes]]:
+def feed(kafka_broker, four_partitions) -> Callable[[int, int], list[bytes]]:
     """Put numbered records on the topic; returns their values."""
 
     def put(first: int, last: int) -> list[bytes]:
@@ -37,16 +35,14 @@ def feed(kafka_broker: Any, four_partitions: str) -> Callable[[int, int], list[b
 
 
 @pytest.fixture
-def session(zookeeper_server: Any) -> Iterator[Session]:
+def session(zookeeper_server) -> Iterator[Session]:
     """A session of the careers that the test drives."""
     with connect(zookeeper_server.address) as session:
         yield session
 
 
 @pytest.fixture
-def drive(
-    kafka_broker: Any, four_partitions: str, session: Session, znode_root: str
-) -> Iterator[Callable[..., Driver]]:
+def drive(kafka_broker, four_partitions, session, znode_root) -> Iterator[Callable[..., Driver]]:
     """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 
@@ -58,13 +54,8 @@ def drive(
         declared = {"topics": four_partitions, "group": four_partitions, **attributes}
         career: Any = type(kind.__name__, (kind,), declared)()
         usual = {"kafka": kafka_broker.address, "career": four_partitions, "root": znode_root}
-        career.settings = Settings(**{**usual, **(settings or {})})
-        # as the election does
-        session.ensure_path(f"{career.settings.root}/{career.settings.career}")
-        career.events = EventBus()
-        career.candidate_id = f"candidate-{len(made)}"
-        career.session = session
-        driver = Driver(career)
+        id = f"candidate-{len(made)}"
+        driver = Driver(given(career, session, id, **{**usual, **(settings or {})}))
         made.append(driver)
         career.prepare()
         return driver

@@ -20,9 +20,6 @@ from leaderq.kafka.record import FIELDS
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
-Make = Callable[..., ConsumerClient]
-Feed = Callable[[int, int], list[bytes]]
-
 
 def allowed() -> None:
     """May always join."""
@@ -52,7 +49,7 @@ class ConsumerContract:
     session_s = 4.0
 
     @pytest.fixture
-    def make_consumer(self, kafka_broker: Any, four_partitions: str) -> Any:
+    def make_consumer(self, kafka_broker, four_partitions) -> Any:
         """Open a consumer of the test's topic; all are closed afterwards."""
         made: list[ConsumerClient] = []
 
@@ -74,9 +71,7 @@ class ConsumerContract:
 
     @staticmethod
     def join(consumer: ConsumerClient) -> ConsumerClient:
-        eventually(
-            lambda: consumer.join(allowed, 1.0), timeout_s=30, message="the member is let in"
-        )
+        eventually(lambda: consumer.join(allowed, 1.0), message="the member is let in")
         stored = consumer.committed(20.0)
         starts = consumer.start_offsets(20.0)
         consumer.seek({where: stored.get(where, starts[where]) for where in consumer.assigned()})
@@ -91,12 +86,16 @@ class ConsumerContract:
                 found.setdefault(where, []).extend(records)
             return sum(map(len, found.values())) >= count
 
-        eventually(enough, timeout_s=30, message=f"{count} records are read")
+        eventually(enough, message=f"{count} records are read")
         return found
 
+    @staticmethod
+    def attend_until(consumer: ConsumerClient, fact: Callable[[], object]) -> None:
+        eventually(lambda: (consumer.attend(0.2), fact())[1], timeout_s=60)
+
     def test_opening_neither_joins_nor_fences_and_a_member_that_is_asked_to_join_is_one_already(
-        self, make_consumer: Make
-    ) -> None:
+        self, make_consumer
+    ):
         leader = self.join(make_consumer())
         other = make_consumer()
         other.refresh(20.0)
@@ -107,9 +106,7 @@ class ConsumerContract:
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
     @pytest.mark.parametrize("membership", [True, False])
-    def test_a_member_that_may_not_join_does_not(
-        self, make_consumer: Make, membership: bool
-    ) -> None:
+    def test_a_member_that_may_not_join_does_not(self, make_consumer, membership):
         leader = self.join(make_consumer())
         zombie = make_consumer(membership=membership)
 
@@ -127,8 +124,8 @@ class ConsumerContract:
         raise NotImplementedError
 
     def test_many_partitions_are_asked_about_in_few_requests(
-        self, make_consumer: Make, requests: Any, kafka_broker: Any, topic_name: str
-    ) -> None:
+        self, make_consumer, requests, kafka_broker, topic_name
+    ):
         options, asked = requests
         self.kafka.create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
         consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
@@ -141,9 +138,7 @@ class ConsumerContract:
             0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")
         ), counts
 
-    def test_records_come_in_order_with_all_their_fields(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_records_come_in_order_with_all_their_fields(self, make_consumer, feed):
         values = feed(0, 200)
         found = self.read(self.join(make_consumer()), 200)
         for where, records in found.items():
@@ -155,11 +150,11 @@ class ConsumerContract:
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
 
     def test_what_a_poll_returns_are_records_like_any_other_in_a_sequence(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 100)
         consumer = self.join(make_consumer())
-        polled = eventually(lambda: consumer.poll(0.5, 100), timeout_s=30, message="records come")
+        polled = eventually(lambda: consumer.poll(0.5, 100), message="records come")
         rows = max(polled.values(), key=len)
         assert list(rows) == [rows[index] for index in range(len(rows))]
         assert list(rows[1:]) == list(rows)[1:]
@@ -179,8 +174,8 @@ class ConsumerContract:
 
     @pytest.mark.parametrize("wait_s", [0.0, 0.5])
     def test_a_poll_returns_what_has_come_and_no_more_than_asked_for(
-        self, make_consumer: Make, feed: Feed, wait_s: float
-    ) -> None:
+        self, make_consumer, feed, wait_s
+    ):
         consumer = self.join(make_consumer())
         assert consumer.poll(0.0, 100) == {}
         feed(0, 100)
@@ -190,12 +185,12 @@ class ConsumerContract:
             counts.append(sum(map(len, consumer.poll(wait_s, 7).values())))
             return sum(counts) == 100
 
-        eventually(all_came, timeout_s=30, message="all records come")
+        eventually(all_came, message="all records come")
         assert max(counts) <= 7
 
     def test_closing_leaves_the_member_in_the_group_and_the_next_reads_what_it_committed(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 50)
         first = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(first, 50).items()}
@@ -206,8 +201,8 @@ class ConsumerContract:
         assert (second.assigned(), second.committed(20.0)) == (second.existing(), ends)
 
     def test_neither_reading_nor_attending_waits_for_a_commit(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any
-    ) -> None:
+        self, make_consumer, feed, kafka_broker
+    ):
         feed(0, 40)
         consumer = self.join(make_consumer())
         ends = {where: rows[-1].offset + 1 for where, rows in self.read(consumer, 40).items()}
@@ -228,9 +223,7 @@ class ConsumerContract:
         feed(40, 80)
         assert sum(map(len, self.read(consumer, 40).values())) == 40
 
-    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_fenced_member_takes_nothing_back_and_commits_nothing(self, make_consumer, feed):
         first = self.join(make_consumer())
         second = self.join(make_consumer())
         feed(0, 40)
@@ -243,13 +236,11 @@ class ConsumerContract:
         self.read(second, 40)
         commit(second, second.positions())
 
-    def test_an_unknown_topic_is_refused_by_name(self, make_consumer: Make) -> None:
+    def test_an_unknown_topic_is_refused_by_name(self, make_consumer):
         with pytest.raises(UnknownTopic, match="no-such-topic"):
             make_consumer(topics=("no-such-topic",))
 
-    def test_attending_between_polls_loses_and_repeats_nothing(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_attending_between_polls_loses_and_repeats_nothing(self, make_consumer, feed):
         values = feed(0, 3000)
         consumer = self.join(make_consumer())
         found: dict[Partition, list[Record]] = {}
@@ -267,9 +258,7 @@ class ConsumerContract:
         )
         assert consumer.positions() == consumer.end_offsets(20.0)
 
-    def test_a_member_that_attends_for_long_reads_on_where_it_was(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_consumer, feed):
         feed(0, 400)
         consumer = self.join(make_consumer())
         first = self.read(consumer, 10)
@@ -283,8 +272,8 @@ class ConsumerContract:
             assert offsets == list(range(len(offsets)))
 
     def test_seeking_while_records_wait_returns_none_of_them_and_one_partition_leaves_the_others(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 400)
         consumer = self.join(make_consumer())
         self.read(consumer, 20)
@@ -297,9 +286,7 @@ class ConsumerContract:
         assert set(self.read(consumer, consumer.end_offsets(20.0)[one])) == {one}
         assert consumer.poll(0.5, 100) == {}
 
-    def test_a_partition_that_rests_is_not_read_before_the_next_seek(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_a_partition_that_rests_is_not_read_before_the_next_seek(self, make_consumer, feed):
         feed(0, 400)
         consumer = self.join(make_consumer())
         # a part of what was fetched of it waits in the client
@@ -312,42 +299,23 @@ class ConsumerContract:
             consumer.seek(dict.fromkeys(consumer.assigned(), 0))
             assert resting in self.read(consumer, 400)
 
-    def test_a_member_is_joining_until_the_group_has_assigned_again(
-        self, make_consumer: Make
-    ) -> None:
-        def has_joined(joining: ConsumerClient, *others: ConsumerClient) -> bool:
-            for other in others:
-                other.attend(0.1)
-            return joining.join(allowed, 0.5)
-
+    def test_a_member_is_joining_until_the_group_has_assigned_again(self, make_consumer):
         consumer = self.join(make_consumer(session_timeout_s=self.session_s))
         assert not consumer.is_joining
         other = make_consumer(member="other", session_timeout_s=self.session_s)
-        eventually(
-            lambda: has_joined(other, consumer), timeout_s=60, message="the other has joined"
-        )
-        eventually(lambda: (consumer.attend(0.2), not consumer.is_joining)[1], timeout_s=60)
+        eventually(lambda: (consumer.attend(0.1), other.join(allowed, 0.5))[1], timeout_s=60)
+        self.attend_until(consumer, lambda: not consumer.is_joining)
         other.close()  # it stays in the group, which waits for it until its session is over
         joins = consumer.joins
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(0.2), consumer.is_joining)[1],
-            timeout_s=60,
-            message="it is joining",
-        )
+        self.attend_until(consumer, lambda: consumer.is_joining)
         assert not consumer.join(allowed, 0.0)
         assert consumer.joins == joins
-        eventually(
-            lambda: (consumer.attend(0.2), not consumer.is_joining)[1],
-            timeout_s=60,
-            message="it has joined",
-        )
+        self.attend_until(consumer, lambda: not consumer.is_joining)
         assert consumer.joins > joins
         assert consumer.assigned() == consumer.existing()
 
-    def test_partitions_taken_again_and_again_are_all_read_each_time(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer, feed):
         feed(0, 400)
         consumer = make_consumer(membership=False)
         for round_ in range(60):
@@ -358,30 +326,21 @@ class ConsumerContract:
                     seen.update(consumer.poll(0.2, 400)),
                     seen == consumer.assigned(),
                 )[1],
-                timeout_s=30,
                 message=f"every partition is read in round {round_}",
             )
 
-    def test_joining_again_sets_no_position_by_itself_twice(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+    def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer, feed):
         feed(0, 40)
         consumer = self.join(make_consumer())
         self.read(consumer, 40)
         joins = consumer.joins
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(1.0), consumer.joins > joins)[1],
-            timeout_s=30,
-            message="the group has assigned again",
-        )
+        self.attend_until(consumer, lambda: consumer.joins > joins)
         consumer.seek(dict.fromkeys(consumer.assigned(), 0))
         assert sum(map(len, self.read(consumer, 40).values())) == 40
         commit(consumer, consumer.positions())
 
-    def test_the_end_is_the_last_stable_offset(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any
-    ) -> None:
+    def test_the_end_is_the_last_stable_offset(self, make_consumer, feed, kafka_broker):
         consumer = self.join(make_consumer())
         where = min(consumer.assigned())
         with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
@@ -390,25 +349,22 @@ class ConsumerContract:
             assert consumer.poll(0.5, 10) == {}
             eventually(
                 lambda: consumer.poll(0.2, 10) == {} and consumer.log_ends().get(where) == 1,
-                timeout_s=30,
                 message="what is not stable lies before the end of the log",
             )
             assert consumer.end_offsets(20.0)[where] == 0
             transaction.abort()
         eventually(
             lambda: consumer.end_offsets(20.0)[where] == 2,
-            timeout_s=30,
             message="the aborted record and its marker lie before the end",
         )
         eventually(
             lambda: (consumer.poll(0.2, 10), consumer.positions() == consumer.end_offsets(20.0))[1],
-            timeout_s=30,
             message="the position has passed what is not read",
         )
 
     def test_bug_23_offsets_of_an_open_transaction_are_waited_for_and_opening_is_not_held_up(
-        self, make_consumer: Make, kafka_broker: Any
-    ) -> None:
+        self, make_consumer, kafka_broker
+    ):
         first = self.join(make_consumer())
         where = min(first.assigned())
         commit(first, {where: 0})
@@ -425,9 +381,7 @@ class ConsumerContract:
             transaction.commit()
         assert make_consumer().committed(20.0)[where] == 7
 
-    def test_topics_made_again_have_other_ids(
-        self, make_consumer: Make, kafka_broker: Any, four_partitions: str
-    ) -> None:
+    def test_topics_made_again_have_other_ids(self, make_consumer, kafka_broker, four_partitions):
         before = make_consumer().topic_ids()
         self.kafka.delete_topic(kafka_broker.address, four_partitions)
         self.kafka.create_topics(kafka_broker.address, {four_partitions: 4})
@@ -436,8 +390,8 @@ class ConsumerContract:
         assert before != after
 
     def test_added_partitions_are_noticed_and_taken(
-        self, make_consumer: Make, feed: Feed, kafka_broker: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, make_consumer, feed, kafka_broker, monkeypatch
+    ):
         monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
         consumer = self.join(make_consumer())
         self.kafka.add_partitions(kafka_broker.address, min(consumer.assigned()).topic, 6)
@@ -449,15 +403,11 @@ class ConsumerContract:
 
         eventually(noticed, timeout_s=60, message="the new partitions are known")
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(1.0), len(consumer.assigned()) == 6)[1],
-            timeout_s=30,
-            message="the new partitions are held",
-        )
+        self.attend_until(consumer, lambda: len(consumer.assigned()) == 6)
 
     def test_without_membership_all_partitions_are_taken_and_nobody_is_fenced(
-        self, make_consumer: Make, feed: Feed
-    ) -> None:
+        self, make_consumer, feed
+    ):
         feed(0, 40)
         leader = self.join(make_consumer())
         apart = self.join(make_consumer(membership=False))
@@ -467,9 +417,7 @@ class ConsumerContract:
         apart.attend(0.1)
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    def test_without_membership_offsets_can_be_told_to_an_empty_group(
-        self, make_consumer: Make
-    ) -> None:
+    def test_without_membership_offsets_can_be_told_to_an_empty_group(self, make_consumer):
         apart = self.join(make_consumer(membership=False))
         commit(apart, dict.fromkeys(apart.assigned(), 3), "for information")
         assert set(make_consumer(membership=False).committed(20.0).values()) == {3}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leaderq.base.clock import now_s
+from leaderq.config import Settings
+from leaderq.events import EventBus
 from leaderq.kafka import KafkaLeaderCareer, Record
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.testing.waiting import patience
@@ -15,10 +17,8 @@ from leaderq.zookeeper import Session
 _numbers = itertools.count(1)
 
 
-def new_term(
-    session: Session, *, unclean: bool = False, write: Callable[[Any, Any], Any] | None = None
-) -> OpenTerm:
-    """A term that lasts, whose writes are carried out without a fence, or by ``write``."""
+def new_term(session: Session) -> OpenTerm:
+    """A term that lasts, whose writes are carried out without a fence."""
     number = next(_numbers)
     return OpenTerm(
         number=number,
@@ -26,8 +26,7 @@ def new_term(
         career="c",
         candidate="me",
         deadline=now_s() + 3600,
-        unclean=unclean,
-        write=write or (lambda _term, ops: session.multi(ops)),
+        write=lambda _term, ops: session.multi(ops),
     )
 
 
@@ -50,6 +49,26 @@ class Recorder(KafkaLeaderCareer):
         return [record.value for record in self.seen]
 
 
+class Forwarding(Recorder):
+    """Sends each record on, in the transaction of its offsets: to ``out``, or beside its topic."""
+
+    offsets = "transaction"
+    out = ""
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        super().handle(records, term)
+        for record in records:
+            self.produce(self.out or f"{record.topic}-out", record.value, key=record.key)
+
+
+def given(career: Any, session: Session, id: str, /, **settings: Any) -> Any:
+    """``career`` with what the runner and the election give it."""
+    career.settings = Settings(**settings)
+    session.ensure_path(f"{career.settings.root}/{career.settings.career}")
+    career.events, career.candidate_id, career.session = EventBus(), id, session
+    return career
+
+
 class Driver:
     """Plays the runner for one career."""
 
@@ -57,9 +76,9 @@ class Driver:
         self.career: Any = career
         self.term = new_term(career.session)
 
-    def begin(self, *, unclean: bool = False) -> Driver:
+    def begin(self) -> Driver:
         """Win a term."""
-        self.term = new_term(self.career.session, unclean=unclean)
+        self.term = new_term(self.career.session)
         self.career._begin(self.term)
         self.career.inaugurate(self.term)
         return self

@@ -27,7 +27,7 @@ LISTENERS = {
     "SCRAM": "SASL_SSL",
     "OAUTH": "SASL_PLAINTEXT",
 }
-_PLAIN_USERS = (
+PLAIN_USERS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     f'username="admin" password="admin-secret" user_admin="admin-secret" user_{USER}="{PASSWORD}";'
 )
@@ -117,9 +117,7 @@ class Guarded:
         finally:
             admin.close()
         eventually(
-            self._knows_the_user,
-            timeout_s=30,
-            message="the broker has heard of the user from its controller",
+            self._knows_the_user, message="the broker has heard of the user from its controller"
         )
         return self
 
@@ -152,7 +150,7 @@ class Guarded:
         properties = {
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.plain.plain.sasl.jaas.config": _PLAIN_USERS,
+            "listener.name.plain.plain.sasl.jaas.config": PLAIN_USERS,
             "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
             "listener.name.oauth.oauthbearer.sasl.jaas.config": (
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "

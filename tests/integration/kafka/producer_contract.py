@@ -137,7 +137,7 @@ class Stage:
         producer = self.make(**changes)
         producer.begin()
         producer.produce(Message(self.output.topic, value))
-        eventually(lambda: not self.output.is_stable, timeout_s=30, message="the broker has it")
+        eventually(lambda: not self.output.is_stable, message="the broker has it")
         return producer
 
     def offsets(self) -> dict[int, int]:
@@ -148,7 +148,7 @@ class Stage:
         transaction.
         """
         self.output.shows(values)
-        eventually(lambda: self.offsets() == {0: offset}, timeout_s=30)
+        eventually(lambda: self.offsets() == {0: offset})
 
 
 class ProducerContract:
@@ -163,7 +163,7 @@ class ProducerContract:
     # ---- what the tests work with
 
     @pytest.fixture
-    def make_producer(self, kafka_broker: Any, topic_name: str) -> Iterator[Make]:
+    def make_producer(self, kafka_broker, topic_name) -> Iterator[Make]:
         """Open a producer of the test's own transactional id; all are closed afterwards."""
         made: list[ProducerClient] = []
 
@@ -185,12 +185,12 @@ class ProducerContract:
             producer.close()
 
     @pytest.fixture
-    def output(self, kafka_broker: Any, topic_name: str) -> Output:
+    def output(self, kafka_broker, topic_name) -> Output:
         """A topic to produce to."""
         return Output(kafka_broker.address, f"{topic_name}-out", self.kafka)
 
     @pytest.fixture
-    def group(self, kafka_broker: Any, four_partitions: str) -> Iterator[Member]:
+    def group(self, kafka_broker, four_partitions) -> Iterator[Member]:
         """The career's member of the group."""
         with self.joined(kafka_broker.address, four_partitions) as member:
             yield member
@@ -205,7 +205,7 @@ class ProducerContract:
             member.close()
 
     @pytest.fixture
-    def stage(self, make_producer: Make, output: Output, group: Member) -> Stage:
+    def stage(self, make_producer, output, group) -> Stage:
         return Stage(make_producer, output, group, self.kafka)
 
     def assert_refused_by_broker(self, error: BaseException) -> None:
@@ -215,7 +215,7 @@ class ProducerContract:
 
     # ---- transactions
 
-    def test_outputs_and_offsets_appear_together(self, stage: Stage) -> None:
+    def test_outputs_and_offsets_appear_together(self, stage):
         producer = stage.make()
         producer.begin()
         values = [b"%d" % n for n in range(50)]
@@ -230,9 +230,7 @@ class ProducerContract:
         stage.commit(producer, 7)
         stage.shows(values, 7)
 
-    def test_one_transaction_follows_the_other_and_messages_go_where_they_are_sent(
-        self, stage: Stage
-    ) -> None:
+    def test_one_transaction_follows_the_other_and_messages_go_where_they_are_sent(self, stage):
         address, many = stage.output.address, f"{stage.topic}-many"
         self.kafka.create_topics(address, {many: 3})
         producer = stage.make()
@@ -244,9 +242,9 @@ class ProducerContract:
             stage.commit(producer, n)
         stage.shows([b"1", b"3", b"5", b"7", b"9"], 9)
         ends = {0: 0, 1: 0, 2: 10}  # a marker behind each
-        eventually(lambda: self.kafka.end_offsets(address, many) == ends, timeout_s=30)
+        eventually(lambda: self.kafka.end_offsets(address, many) == ends)
 
-    def test_any_thread_may_produce(self, stage: Stage) -> None:
+    def test_any_thread_may_produce(self, stage):
         producer = stage.make()
         producer.begin()
 
@@ -268,7 +266,7 @@ class ProducerContract:
                 b"%d-%d" % (name, n) for n in range(100)
             ]
 
-    def test_what_is_aborted_is_never_read(self, stage: Stage) -> None:
+    def test_what_is_aborted_is_never_read(self, stage):
         producer = stage.make()
         producer.begin()
         producer.produce(Message(stage.output.topic, b"aborted"))
@@ -279,13 +277,13 @@ class ProducerContract:
 
     # ---- zombies
 
-    def test_opening_a_producer_fences_nobody(self, stage: Stage) -> None:
+    def test_opening_a_producer_fences_nobody(self, stage):
         producer = stage.begun(b"leader's")
         stage.make(fenced=False)
         stage.commit(producer, 1)
         stage.shows([b"leader's"], 1)
 
-    def test_a_zombies_commit_is_refused(self, stage: Stage) -> None:
+    def test_a_zombies_commit_is_refused(self, stage):
         zombie = stage.begun(b"zombie's")
         successor = stage.make()
         with pytest.raises(KafkaFenced) as refused:
@@ -294,9 +292,7 @@ class ProducerContract:
         stage.transact(successor, b"successor's", 2)
         stage.shows([b"successor's"], 2)
 
-    def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(
-        self, stage: Stage
-    ) -> None:
+    def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(self, stage):
         zombie = stage.begun(b"zombie's first")
         successor = stage.make()
         successor.begin()
@@ -310,13 +306,13 @@ class ProducerContract:
         stage.commit(successor, 2)
         stage.shows([b"successor's"], 2)
 
-    def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage: Stage) -> None:
+    def test_fencing_aborts_the_zombies_open_transaction_at_once(self, stage):
         stage.begun(b"zombie's", transaction_timeout_s=600.0)
         stage.make()
-        eventually(lambda: stage.output.is_stable, timeout_s=30, message="readers need not wait")
+        eventually(lambda: stage.output.is_stable, message="readers need not wait")
         assert stage.output.read() == []
 
-    def test_a_replaced_members_offsets_are_refused(self, stage: Stage) -> None:
+    def test_a_replaced_members_offsets_are_refused(self, stage):
         producer = stage.make()
         stale = stage.group.metadata()
         with self.joined(stage.output.address, stage.topic):
@@ -327,9 +323,7 @@ class ProducerContract:
             producer.abort(WAIT_S)
         assert (stage.output.read(), stage.offsets()) == ([], {})
 
-    def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(
-        self, stage: Stage
-    ) -> None:
+    def test_a_former_generations_offsets_are_refused_and_the_producer_goes_on(self, stage):
         producer, other = stage.make(), Partition(stage.topic, 1)
         stale = stage.group.metadata()
         stage.group.join_again()
@@ -345,8 +339,8 @@ class ProducerContract:
 
     @pytest.mark.parametrize("where", ["no-such-topic", "small"])
     def test_a_message_that_is_refused_fails_the_transaction_and_not_the_producer(
-        self, stage: Stage, where: str
-    ) -> None:
+        self, stage, where
+    ):
         told = "no-such-topic"
         if where == "small":
             where, told = f"{stage.topic}-small", r"max\.message\.bytes"
@@ -361,7 +355,7 @@ class ProducerContract:
         stage.transact(producer, b"found", 1)
         stage.shows([b"found"], 1)
 
-    def test_nobody_there_is_said_when_opening(self, make_producer: Make) -> None:
+    def test_nobody_there_is_said_when_opening(self, make_producer):
         port = lease_port()
         with pytest.raises(ServersUnreachable):
             make_producer(address=port.address, open_timeout_s=0.5)
@@ -371,15 +365,15 @@ class ProducerContract:
 
     @pytest.mark.parametrize("stage_of_it", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(
-        self, stage: Stage, kafka_broker: Any, stage_of_it: str
-    ) -> None:
+        self, stage, kafka_broker, stage_of_it
+    ):
         producer = stage.make()
         stage.transact(producer, b"first", 1)
         stage.shows([b"first"], 1)  # its end was written: the next is accepted at once
         producer.begin()
         if stage_of_it == "after sending":
             producer.produce(Message(stage.output.topic, b"second"))
-            eventually(lambda: not stage.output.is_stable, timeout_s=30, message="it was sent")
+            eventually(lambda: not stage.output.is_stable, message="it was sent")
         kafka_broker.kill()
         if stage_of_it == "before sending":
             producer.produce(Message(stage.output.topic, b"second"))
@@ -390,8 +384,8 @@ class ProducerContract:
         stage.shows([b"first", b"second"], 2)
 
     def test_what_is_sent_apart_from_a_transaction_waits_for_the_broker_or_says_so(
-        self, make_producer: Make, output: Output, kafka_broker: Any
-    ) -> None:
+        self, make_producer, output, kafka_broker
+    ):
         producer = make_producer(transactional_id=None, fenced=False)
         assert producer.send_all([Message(output.topic, b"before")], 15.0) == 1
         kafka_broker.kill()
@@ -402,9 +396,7 @@ class ProducerContract:
         eventually(lambda: _sent(producer, after), timeout_s=60)
         output.shows([b"before", b"after"])
 
-    def test_closing_needs_no_broker(
-        self, make_producer: Make, output: Output, kafka_broker: Any
-    ) -> None:
+    def test_closing_needs_no_broker(self, make_producer, output, kafka_broker):
         before = set(threading.enumerate())
         producer = make_producer()
         producer.begin()
@@ -413,9 +405,7 @@ class ProducerContract:
         producer.produce(Message(output.topic, b"not sent"))
         producer.close()
         producer.close()
-        eventually(
-            lambda: set(threading.enumerate()) <= before, timeout_s=30, message="its threads end"
-        )
+        eventually(lambda: set(threading.enumerate()) <= before, message="its threads end")
         with pytest.raises(KafkaError, match="not open"):
             producer.produce(Message(output.topic, b"too late"))
 
@@ -423,7 +413,7 @@ class ProducerContract:
 class RealProducerContract(ProducerContract):
     """And what is asked of real brokers only."""
 
-    def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage: Stage) -> None:
+    def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage):
         where, configs = f"{stage.topic}-compacted", {"cleanup.policy": "compact"}
         self.kafka.create_topics(stage.output.address, {where: 1}, configs)
         producer = stage.make()

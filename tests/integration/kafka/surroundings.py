@@ -10,28 +10,22 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.structs import ConsumerGroupMetadata
+from reading_topics import read_all
 
 from leaderq.kafka import Partition
-from leaderq.kafka.topics import committed, create_topics, end_offsets
+from leaderq.kafka.topics import committed, create_topics, end_offsets, existing_topics
 from leaderq.testing import eventually
 
 
 def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> Any:
-    admin = KafkaAdminClient(bootstrap_servers=address)
-    try:
+    with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
         return act(admin)
-    finally:
-        admin.close()
 
 
 def delete_topic(address: str, topic: str) -> None:
     """Delete it, and return when it is gone."""
     _administrated(address, lambda admin: admin.delete_topics([topic]))
-    eventually(lambda: not _has_topic(address, topic), timeout_s=30, message="the topic is gone")
-
-
-def _has_topic(address: str, topic: str) -> bool:
-    return topic in _administrated(address, lambda admin: list(admin.list_topics()))
+    eventually(lambda: topic not in existing_topics(address), message="the topic is gone")
 
 
 class OthersTransaction:
@@ -107,30 +101,5 @@ class RealKafka:
 
     @staticmethod
     def read(address: str, topic: str) -> list[bytes]:
-        """The values that a careful reader of one partition is given, until it has reached the end
-        of what is stable.
-        """
-        end = end_offsets(address, topic)[0]
-        values: list[bytes] = []
-        consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=address,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-        )
-        try:
-
-            def reached() -> bool:
-                for rows in consumer.poll(timeout_ms=200).values():
-                    values.extend(row.value for row in rows)
-                positions = [
-                    consumer.position(one, timeout_ms=5000) for one in consumer.assignment()
-                ]
-                if positions and positions[0] >= end:
-                    return True
-                raise AssertionError(f"at {positions} of {end}, {len(values)} read")
-
-            eventually(reached, timeout_s=30, message="the reader comes to the end")
-        finally:
-            consumer.close()
-        return values
+        """The values that a careful reader is given, until the end of what is stable."""
+        return [one.value for one in read_all(address, topic, isolation="read_committed")]

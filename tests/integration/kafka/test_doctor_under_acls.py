@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
-from guarded_broker import PASSWORD, USER
+from guarded_broker import PASSWORD, PLAIN_USERS, USER
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -23,18 +23,13 @@ from leaderq.kafka.topics import create_topics
 from leaderq.term import Term
 from leaderq.testing import KafkaBroker, eventually
 
-JAAS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    f'username="admin" password="admin-secret" user_admin="admin-secret" user_{USER}="{PASSWORD}";'
-)
-
 
 @pytest.fixture
 def broker() -> Iterator[KafkaBroker]:
     """Who comes by the plain listener may do anything; by the guarded one, what it is allowed."""
     properties = {
         "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.plain.plain.sasl.jaas.config": JAAS,
+        "listener.name.plain.plain.sasl.jaas.config": PLAIN_USERS,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
@@ -56,7 +51,7 @@ def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name
         admin.create_acls([access])
 
 
-def test_doctor_tells_which_right_is_missing_until_none_is(broker: KafkaBroker) -> None:
+def test_doctor_tells_which_right_is_missing_until_none_is(broker):
     create_topics(broker.address, {"clicks": 2})
     settings = Settings(
         kafka=broker.address_of("PLAIN"),

@@ -9,31 +9,32 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Forwarding, Recorder
 from guarded_broker import KEY_PASSWORD, PASSWORD, TOKENS, Guarded
 
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, ServersUnreachable
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter
-from leaderq.kafka.clients.consumer import ConsumerClient, ConsumerSettings
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
+from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.topics import check_reachable, committed, create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.testing.candidate_process import CandidateProcess
 
 WRONG = "wrong-secret"
-every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+CONSUMERS = {"kafka-python": KafkaPythonConsumer, "confluent": ConfluentConsumer}
+every_client = pytest.mark.parametrize("client", CONSUMERS)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory) -> Iterator[Guarded]:
     made = Guarded(tmp_path_factory.mktemp("guarded"))
     try:
         yield made.start()
@@ -42,7 +43,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def topic(guarded: Guarded, topic_name: str) -> str:
+def topic(guarded, topic_name) -> str:
     create_topics(guarded.broker.address, {topic_name: 2, f"{topic_name}-out": 1})
     return topic_name
 
@@ -53,7 +54,7 @@ def settings_of(security: KafkaSecurity) -> dict[str, Any]:
 
 
 @pytest.fixture
-def enter(guarded: Guarded, topic: str, drive: Callable[..., Driver]) -> Callable[..., Driver]:
+def enter(guarded, topic, drive) -> Callable[..., Driver]:
     """Prepare a career that comes in by a listener."""
 
     def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
@@ -64,17 +65,6 @@ def enter(guarded: Guarded, topic: str, drive: Callable[..., Driver]) -> Callabl
         return drive(kind, settings, topics=topic, group=topic, **attributes)
 
     return make
-
-
-class Forwarding(Recorder):
-    """Sends each value on, in the transaction of its offsets."""
-
-    offsets = "transaction"
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        for record in records:
-            self.produce(f"{self.topics}-out", record.value)
-        super().handle(records, term)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +79,8 @@ class Forwarding(Recorder):
     ],
 )
 def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
-    guarded: Guarded, enter: Any, topic: str, listener: str, kind: type[Recorder], client: str
-) -> None:
+    guarded, enter, topic, listener, kind, client
+):
     way_in = {"address": guarded.address_of(listener), "security": guarded.way_in(listener)}
     driver = enter(listener, kind, client=client).begin()
     values = [b"%d" % n for n in range(50)]
@@ -101,9 +91,9 @@ def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
     ends = end_offsets(topic=topic, **way_in)
     assert sum(ends.values()) == 50
     # A broker writes the end of a transaction after it has promised to.
-    eventually(lambda: committed(group=topic, topic=topic, **way_in) == ends, timeout_s=30)
+    eventually(lambda: committed(group=topic, topic=topic, **way_in) == ends)
     if kind is Forwarding:
-        eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 50, timeout_s=30)
+        eventually(lambda: end_offsets(topic=f"{topic}-out", **way_in)[0] >= 50)
 
 
 class Refusing(Recorder):
@@ -121,8 +111,8 @@ class Refusing(Recorder):
     ("client", "kind"), [("kafka-python", Forwarding), ("confluent", Refusing)]
 )
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
-    guarded: Guarded, enter: Any, topic: str, client: str, kind: type[Recorder]
-) -> None:
+    guarded, enter, topic, client, kind
+):
     driver = enter(
         "OAUTH",
         kind,
@@ -134,13 +124,11 @@ def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_t
     driver.run_until(lambda: len(driver.career.seen) == (20 if kind is Forwarding else 19))
     driver.end()
     sent = 20 if kind is Forwarding else 1
-    eventually(lambda: end_offsets(guarded.broker.address, f"{topic}-out")[0] >= sent, timeout_s=30)
+    eventually(lambda: end_offsets(guarded.broker.address, f"{topic}-out")[0] >= sent)
 
 
 @every_client
-def test_without_tokens_it_is_said_what_lacks(
-    guarded: Guarded, enter: Any, topic: str, client: str
-) -> None:
+def test_without_tokens_it_is_said_what_lacks(guarded, enter, topic, client):
     with pytest.raises(ConfigurationError, match="needs tokens: give the career client_options"):
         enter("OAUTH", Refusing, client=client, on_error=dead_letter())
 
@@ -163,19 +151,11 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
 """By name: listener, what is shown there instead, and a word of the error that names the cause."""
 
 
-def drain_of(client: str, settings: ConsumerSettings) -> ConsumerClient:
-    if client == "kafka-python":
-        return KafkaPythonConsumer(settings)
-    from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
-
-    return ConfluentConsumer(settings)
-
-
 @every_client
 @pytest.mark.parametrize("what", REFUSALS)
 def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
-    guarded: Guarded, topic: str, client: str, what: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    guarded, topic, client, what, caplog
+):
     listener, changes, cause = REFUSALS[what]
     error = ServersUnreachable if cause == "certificate" else AccessRefused
     folder = guarded.certificates.folder
@@ -188,9 +168,8 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     told: list[LeaderqError] = []
 
     def is_told_the_cause() -> bool:
-        consumer = drain_of(
-            client,
-            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=0.5),
+        consumer = CONSUMERS[client](
+            ConsumerSettings(address, (topic,), topic, "me", security=security, open_timeout_s=0.5)
         )
         with pytest.raises(LeaderqError) as refused:
             consumer.open()
@@ -200,12 +179,10 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
 
     with caplog.at_level(logging.DEBUG):
         # a busy broker may have said nothing in the time given
-        eventually(is_told_the_cause, timeout_s=30)
+        eventually(is_told_the_cause)
     assert all(address in str(each) for each in told)
     assert not any(secret in caplog.text + str(told) for secret in (WRONG, PASSWORD, KEY_PASSWORD))
-    eventually(
-        lambda: threading.active_count() <= before, timeout_s=30, message="no thread is left behind"
-    )
+    eventually(lambda: threading.active_count() <= before, message="no thread is left behind")
 
 
 @pytest.mark.parametrize(
@@ -218,8 +195,8 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
     ],
 )
 def test_files_that_cannot_be_used_are_named_at_once_and_nobody_is_asked_for_a_password(
-    guarded: Guarded, changes: dict[str, Any], named: str
-) -> None:
+    guarded, changes, named
+):
     with pytest.raises(ConfigurationError, match=named):
         check_reachable(guarded.address_of("MUTUAL"), replace(guarded.way_in("MUTUAL"), **changes))
 
@@ -241,40 +218,27 @@ class Drain(KafkaLeaderCareer):
     ("listener", "client"), [("MUTUAL", "confluent"), ("SCRAM", "kafka-python")]
 )
 def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_on_a_command_line(
-    guarded: Guarded,
-    topic: str,
-    zookeeper_server: Any,
-    znode_root: str,
-    tmp_path: Path,
-    listener: str,
-    client: str,
-) -> None:
+    guarded, topic, start, tmp_path, listener, client
+):
     (tmp_path / "career.py").write_text(CAREER.format(topic=topic, client=client))
     security, address = guarded.way_in(listener), guarded.address_of(listener)
     produce(address, topic, [(b"k", b"%d" % n) for n in range(10)], security=security)
-    with CandidateProcess(
+    words = {f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()}
+    process = start(
         "career:Drain",
-        id="a",
-        zookeeper=zookeeper_server.address,
         kafka=address,
-        cwd=tmp_path,
-        arguments=["--root", znode_root, "--log-level", "debug"],
-        environment={
-            f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()
-        },
+        arguments=["--log-level", "debug"],
+        environment=words,
         session_timeout_s=30.0,
-    ) as process:
-        process.wait_for("stage_began", stage="execution", timeout_s=60)
-        eventually(
-            lambda: (
-                sum(committed(address, "guarded-drain", topic, security=security).values()) == 10
-            ),
-            timeout_s=60,
-        )
-        seen = [
-            Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)
-        ]
-        process.terminate()
-        assert process.wait(60) == 0
+    )
+    process.wait_for("stage_began", stage="execution")
+
+    def stored() -> int:
+        return sum(committed(address, "guarded-drain", topic, security=security).values())
+
+    eventually(lambda: stored() == 10)
+    seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (process.pid, process.worker_pid)]
+    process.terminate()
+    assert process.wait(60) == 0
     seen += [json.dumps(line) for line in process.lines]
     assert not any(secret in text for text in seen for secret in (PASSWORD, KEY_PASSWORD))

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,9 +23,7 @@ MOST_MB = 250
 CAREER = """
 import gc, re, sys, time
 from pathlib import Path
-from driving import Driver, Recorder
-from leaderq.config import Settings
-from leaderq.events import EventBus
+from driving import Driver, Recorder, given
 from leaderq.zookeeper import connect
 
 gc.disable()
@@ -42,10 +39,7 @@ class Slow(Recorder):
 
 Slow.client, Slow.workers = client, int(workers)
 with connect(zookeeper) as session:
-    career = Slow()
-    career.settings = Settings(kafka=kafka, career=topic, root=root)
-    career.events, career.candidate_id, career.session = EventBus(), "me", session
-    session.ensure_path(f"{root}/{topic}")
+    career = given(Slow(), session, "me", kafka=kafka, career=topic, root=root)
     career.prepare()
     leader = Driver(career).begin()
     leader.run_until(lambda: career.handled >= int(count))
@@ -62,13 +56,8 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
     ids=["kafka-python", "confluent", "workers"],
 )
 def test_large_records_take_a_bounded_amount_of_memory(
-    kafka_broker: Any,
-    zookeeper_server: Any,
-    topic_name: str,
-    znode_root: str,
-    client: str,
-    workers: str,
-) -> None:
+    kafka_broker, zookeeper_server, topic_name, znode_root, client, workers
+):
     create_topics(kafka_broker.address, {topic_name: 32})
     produce(
         kafka_broker.address, topic_name, ((b"%d" % n, b"x" * RECORD_BYTES) for n in range(RECORDS))

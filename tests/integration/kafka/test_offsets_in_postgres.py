@@ -23,12 +23,12 @@ from leaderq.testing import eventually
 
 
 @pytest.fixture
-def connect(postgres: Database) -> Callable[..., Any]:
+def connect(postgres) -> Callable[..., Any]:
     return postgres.connect
 
 
 @pytest.fixture
-def results(postgres: Database) -> Callable[[], list[int]]:
+def results(postgres) -> Callable[[], list[int]]:
     with postgres.connect(autocommit=True) as connection:
         connection.execute("CREATE TABLE results (number BIGINT, id BIGSERIAL)")
 
@@ -51,13 +51,13 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "%s"
 
     @pytest.fixture(params=LEVELS)
-    def options(self, request: pytest.FixtureRequest) -> Any:
+    def options(self, request) -> Any:
         return LEVELS[request.param]
 
     @pytest.mark.parametrize("ends", ["commit", "roll back"])
     def test_a_successor_waits_for_the_transaction_under_way_and_sees_how_it_ended(
         self, a_store, postgres, results, ends
-    ) -> None:
+    ):
         zombie, old, successor = a_store(), open_term(1), a_store()
         zombie.load(old)
         loaded: list[dict[Partition, int]] = []
@@ -84,7 +84,7 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
 
     def test_a_leader_frozen_in_mid_transaction_is_ended_by_the_server_and_deposed_when_it_thaws(
         self, a_store, results
-    ) -> None:
+    ):
         # Longer than the leader may be without a processor before it is to be taken for frozen.
         zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), open_term(1)
         zombie.load(old)
@@ -106,7 +106,7 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
 
     def test_a_commit_that_the_server_carried_out_and_did_not_answer_buries_nothing(
         self, a_store, postgres, results
-    ) -> None:
+    ):
         """The third COMMIT is carried out, then the connection breaks."""
         term, commits = open_term(7), iter([False, False, True])
         store = a_store()

@@ -1,13 +1,18 @@
-"""A career with every delivery, error policy and batch shape, on a real broker."""
+"""A career with every delivery, error policy and batch shape, on a real broker; and its traces,
+whose context travels in headers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Forwarding, Recorder
 from reading_topics import read_all
+from traces import linked
+from traces import spans as spans
 
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import PoisonRecord, Record, dead_letter
@@ -15,9 +20,6 @@ from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
-
-Drive = Callable[..., Driver]
-Feed = Callable[[int, int], list[bytes]]
 
 POISON = (b"13", b"57")
 
@@ -49,18 +51,15 @@ class Refusing(Recorder):
 def letters_on(address: str, topic: str, count: int) -> list[DeadLetter]:
     """What stands on a topic of letters, once there are as many."""
     found = eventually(
-        lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows,
-        timeout_s=30,
+        lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows
     )
     return [read_dead_letter(record) for record in found]
 
 
-@pytest.mark.parametrize(
-    ("offsets", "name_it"), [("kafka", True), ("zookeeper", False), ("transaction", False)]
-)
+@pytest.mark.parametrize(("offsets", "name_it"), [("kafka", True), ("transaction", False)])
 def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
-    drive: Drive, feed: Feed, kafka_broker: Any, four_partitions: str, offsets: str, name_it: bool
-) -> None:
+    drive, feed, kafka_broker, four_partitions, offsets, name_it
+):
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     values = feed(0, 200)
@@ -101,9 +100,7 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 1_048_000], ids=["nothing", "nearly too large"])
-def test_a_record_of_any_size_can_be_set_aside(
-    drive: Drive, kafka_broker: Any, four_partitions: str, size: int | None
-) -> None:
+def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partitions, size):
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     if size is None:
@@ -115,3 +112,30 @@ def test_a_record_of_any_size_can_be_set_aside(
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
+
+
+# -- traces
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_every_record_that_was_sent_is_linked_once_by_whoever_handles_it(
+    client, spans, drive, feed, kafka_broker, four_partitions
+):
+    create_topics(kafka_broker.address, {f"{four_partitions}-out": 2})
+    feed(0, 100)
+    first = drive(Forwarding, client=client, max_records=30).begin()
+    first.run_until(lambda: len(first.career.seen) == 100)
+    first.end()
+    sent = Counter(span.context.span_id for span in spans("send"))
+    handled = [span for span in spans("process") if span.attributes["leaderq.career"]]
+    assert len(sent) == 100
+    assert not any(span.links for span in handled)  # nobody has traced what was fed
+    assert {span.parent.span_id for span in spans("send")} == {
+        span.context.span_id for span in handled
+    }
+    out = f"{four_partitions}-out"
+    second = drive(Recorder, topics=(out,), group=out, client=client, max_records=30).begin()
+    second.run_until(lambda: len(second.career.seen) == 100)
+    second.end()
+    links = Counter(one for span in spans(f"process {out}") for one in linked(span))
+    assert links == sent

@@ -23,7 +23,7 @@ A = Partition("orders", 0)
 
 class TestRedisOffsets(OffsetStoreContract):
     @pytest.fixture(autouse=True)
-    def _on(self, redis_url: str) -> None:
+    def _on(self, redis_url) -> None:
         self.url = redis_url
         self.redis = redis.Redis.from_url(redis_url, decode_responses=True)
 
@@ -39,8 +39,8 @@ class TestRedisOffsets(OffsetStoreContract):
 
     @pytest.mark.parametrize("is_carried_out", [True, False])
     def test_a_script_that_was_not_answered_is_repeated_and_counts_once(
-        self, is_carried_out: bool, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, is_carried_out, monkeypatch
+    ):
         leader = self.leader()
         leader.begin()
         self.add_in_handle(leader.store, "a")
@@ -59,7 +59,7 @@ class TestRedisOffsets(OffsetStoreContract):
         leader.commit({A: 5})
         assert self.standing() == ["a"]
 
-    def test_what_redis_would_refuse_changes_nothing_and_is_an_effect_refused(self) -> None:
+    def test_what_redis_would_refuse_changes_nothing_and_is_an_effect_refused(self):
         leader = self.leader()
         leader.begin()
         self.redis.set(f"{self._career}-text", "x")
@@ -74,7 +74,7 @@ class TestRedisOffsets(OffsetStoreContract):
         leader.commit({A: 4})
         assert (self.standing(), leader.begin()) == ([], {A: 4})
 
-    def test_doctor_hears_whether_it_answers(self) -> None:
+    def test_doctor_hears_whether_it_answers(self):
         assert "appendfsync=everysec" in self.leader().store.check(None)
         with pytest.raises(LeaderqError, match="does not answer"):
-            RedisOffsets("redis://127.0.0.1:1").check(None)  # type: ignore[arg-type]
+            RedisOffsets("redis://127.0.0.1:1").check(None)

@@ -4,8 +4,6 @@ broker. A replay that is killed: ``tests/acceptance/cli/test_dead.py``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from letters import Letters
 from reading_topics import read_all
@@ -20,7 +18,7 @@ COUNT = 12
 
 
 @pytest.fixture
-def letters(kafka_broker: Any, topic_name: str) -> Letters:
+def letters(kafka_broker, topic_name) -> Letters:
     return Letters(kafka_broker.address, topic_name, COUNT, partitions=2)
 
 
@@ -35,8 +33,7 @@ def arrived(letters: Letters) -> list[Record]:
         lambda: (
             letters.sent() == sum(RealKafka.log_ends(*which).values())  # all are stable
             and read_all(*which, isolation="read_committed")
-        ),
-        timeout_s=30,
+        )
     )
     return sorted(found, key=lambda row: int(row.value[6:]))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from driving import Driver, Recorder
+from driving import Recorder
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from producer_contract import Output
 
@@ -22,10 +22,6 @@ from leaderq.kafka.groups import Deployment
 from leaderq.kafka.topics import committed, end_offsets, stored_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Drive = Callable[..., Driver]
-Feed = Callable[[int, int], list[bytes]]
 
 
 class PlainConsumer:
@@ -70,7 +66,7 @@ class PlainConsumer:
 
 
 @pytest.fixture
-def join_plainly(kafka_broker: Any, four_partitions: str) -> Iterator[Callable[..., PlainConsumer]]:
+def join_plainly(kafka_broker, four_partitions) -> Iterator[Callable[..., PlainConsumer]]:
     """Let a plain consumer join the career's group; all leave after the test."""
     made: list[PlainConsumer] = []
 
@@ -102,7 +98,7 @@ class Producing(Recorder):
 
 
 @pytest.fixture
-def has_caught_up(kafka_broker: Any, four_partitions: str) -> Callable[[], bool]:
+def has_caught_up(kafka_broker, four_partitions) -> Callable[[], bool]:
     """Whether the group has committed all there is."""
 
     def told() -> bool:
@@ -117,16 +113,8 @@ def has_caught_up(kafka_broker: Any, four_partitions: str) -> Callable[[], bool]
     ("client", "offsets"), [("kafka-python", "transaction"), ("confluent", "kafka")]
 )
 def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_doubles_nothing(
-    drive: Drive,
-    feed: Feed,
-    join_plainly: Callable[..., PlainConsumer],
-    has_caught_up: Callable[[], bool],
-    kafka_broker: Any,
-    topic_name: str,
-    client: str,
-    offsets: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    drive, feed, join_plainly, has_caught_up, kafka_broker, topic_name, client, offsets, caplog
+):
     def join() -> None:
         joined.append(join_plainly())
         eventually(
@@ -154,12 +142,8 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
-    drive: Drive,
-    feed: Feed,
-    kafka_broker: Any,
-    four_partitions: str,
-    client: str,
-) -> None:
+    drive, feed, kafka_broker, four_partitions, client
+):
     feed(0, 10)
     options = {
         "bootstrap.servers": kafka_broker.address,
@@ -190,17 +174,17 @@ def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
     [("kafka-python", "kafka"), ("confluent", "kafka"), ("confluent", "transaction")],
 )
 def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
-    drive: Drive,
-    feed: Feed,
-    session: Session,
-    has_caught_up: Callable[[], bool],
-    kafka_broker: Any,
-    client: str,
-    offsets: str,
-    four_partitions: str,
-    znode_root: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    drive,
+    feed,
+    session,
+    has_caught_up,
+    kafka_broker,
+    client,
+    offsets,
+    four_partitions,
+    znode_root,
+    caplog,
+):
     feed(0, 10)
     where = kafka_broker.address, four_partitions
     leader = drive(client=client, offsets=offsets).begin()
@@ -214,7 +198,7 @@ def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
     with pytest.raises(Deposed):
         leader.run_until(lambda: False, within_s=30)
     told = f"another leaderq deployment, root '{there}', leads this group"
-    eventually(lambda: told in caplog.text, timeout_s=30, message="the log names the other")
+    eventually(lambda: told in caplog.text, message="the log names the other")
     here = Deployment.of(session, znode_root)
     career, settings = leader.career, leader.career.settings
     found = list(check_kafka_career(career, four_partitions, settings, here))

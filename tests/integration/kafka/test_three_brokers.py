@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import pytest
-from driving import Driver, Recorder
+from driving import Driver, Forwarding, Recorder
 from kafka import KafkaAdminClient
 from kafka_roles import partition_leader
 from producer_contract import Output
 
 from leaderq.errors import OffsetOutOfRange
-from leaderq.kafka import Partition, Record
+from leaderq.kafka import Partition
 from leaderq.kafka.topics import create_topics, describe_topics, end_offsets, produce
-from leaderq.term import Term
 from leaderq.testing import eventually
 
-Drive = Callable[..., Driver]
 FROZEN_S = 4.0  # longer than the cluster misses a broker (3 s)
 
 
 @pytest.fixture
-def kafka_broker(kafka_cluster: Any) -> Any:
+def kafka_broker(kafka_cluster) -> Any:
     """Three in the place of one."""
     return kafka_cluster
 
 
 @pytest.fixture
-def four_partitions(kafka_cluster: Any, topic_name: str) -> str:
+def four_partitions(kafka_cluster, topic_name) -> str:
     """A topic of 4 partitions with a copy on each broker."""
     create_topics(kafka_cluster.address, {topic_name: 4}, replication=3)
     return topic_name
@@ -93,21 +91,13 @@ class Handling(Recorder):
         return list(dict.fromkeys(self.values()))  # at least once
 
 
-class Producing(Handling):
-    offsets = "transaction"
-
-    def handle(self, records: Sequence[Record], term: Term) -> None:
-        for record in records:
-            self.produce(self.output.topic, record.value)
-
+class Producing(Forwarding, Handling):
     def results(self) -> list[bytes]:
         return self.output.read()
 
 
 @pytest.fixture
-def make_leaders(
-    drive: Drive, kafka_cluster: Any, topic_name: str
-) -> Callable[[str], list[Driver]]:
+def make_leaders(drive, kafka_cluster, topic_name) -> Callable[[str], list[Driver]]:
     """A career of each kind and client for a topic, each in a group of its own."""
 
     def make(topic: str) -> list[Driver]:
@@ -117,7 +107,7 @@ def make_leaders(
                 name = f"{topic_name}-{client}-{kind.offsets}"
                 create_topics(kafka_cluster.address, {f"{name}-out": 1}, replication=3)
                 output = Output(kafka_cluster.address, f"{name}-out")
-                more = {"topics": topic, "group": name, "output": output}
+                more = {"topics": topic, "group": name, "output": output, "out": output.topic}
                 made.append(drive(kind, {"career": name}, client=client, **more))
         return made
 
@@ -125,8 +115,8 @@ def make_leaders(
 
 
 def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
-    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
-) -> None:
+    make_leaders, kafka_cluster, four_partitions
+):
     leaders, topic_name = make_leaders(four_partitions), four_partitions
 
     def lead(leader: Driver) -> None:
@@ -150,8 +140,8 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
 
 
 def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(
-    make_leaders: Callable[[str], list[Driver]], kafka_cluster: Any, four_partitions: str
-) -> None:
+    make_leaders, kafka_cluster, four_partitions
+):
     address, topic = kafka_cluster.address, f"{four_partitions}-cut"
 
     def values(first: int, end: int) -> list[tuple[None, bytes]]:

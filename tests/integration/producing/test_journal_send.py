@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading_topics import Read, read_all
+from reading_topics import read_all
 
 from leaderq.base.exits import ExitCode
 from leaderq.cli import main
@@ -55,8 +55,8 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
 
 
 def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+    kafka_broker, topic, stored, tmp_path, capfd
+):
     left_behind(tmp_path, numbered(3000), confirmed=1000)
     assert (
         send(tmp_path, kafka_broker, "--topic", topic, "--json", "--client", "confluent")
@@ -75,9 +75,7 @@ def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
     assert len(stored()) == 2000
 
 
-def test_what_stopped_half_way_goes_on_where_it_was(
-    kafka_broker: Any, topic_name: str, tmp_path: Path
-) -> None:
+def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker, topic_name, tmp_path):
     """Nothing is given up: neither for a topic that is not there, nor for a request that is no
     record for Kafka.
     """
@@ -100,14 +98,8 @@ def test_what_stopped_half_way_goes_on_where_it_was(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_the_rest(
-    kafka_broker: Any,
-    topic: str,
-    stored: Read,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    number: signal.Signals,
-) -> None:
+    kafka_broker, topic, stored, tmp_path, monkeypatch, capfd, number
+):
     left_behind(tmp_path, numbered(2500), confirmed=0)
     wait, calls = KafkaSink._wait, []
 

@@ -1,21 +1,18 @@
-"""A buffered producer on a real broker: confirmed is what is on the topic."""
+"""A buffered producer on a real broker: confirmed is what is on the topic; and into a queue."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from kafka import KafkaAdminClient
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
-from reading_topics import Read, read_all
+from reading_topics import read_all
 
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import BufferedProducer, Retry
+from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 
 SOON = Retry(first_s=0.05, most_s=0.2)
@@ -29,15 +26,13 @@ def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])
-def client(request: pytest.FixtureRequest) -> str:
+def client(request) -> str:
     """Each client stands behind the same sink."""
     name: str = request.param
     return name
 
 
-def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_what_is_confirmed_is_on_the_topic_once_and_in_order(kafka_broker, topic, stored, client):
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for number in range(5000):
             producer.send((b"key-%d" % (number % 10), b"%d" % number))
@@ -50,9 +45,7 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(
     }
 
 
-def test_keys_lie_where_other_producers_put_them(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_keys_lie_where_other_producers_put_them(kafka_broker, topic, stored, client):
     requests = [(b"key-%d" % number, b"v") for number in range(200)]
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         for request in requests:
@@ -63,9 +56,7 @@ def test_keys_lie_where_other_producers_put_them(
     assert all(record.partition == ours[record.key] for record in stored())
 
 
-def test_records_come_in_every_form(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_records_come_in_every_form(kafka_broker, topic, stored, client):
     create_topics(kafka_broker.address, {f"{topic}-2": 1})
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
         futures = [
@@ -87,9 +78,7 @@ def test_records_come_in_every_form(
     assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
 
 
-def test_what_is_no_record_or_too_large_is_refused_alone(
-    kafka_broker: Any, topic: str, stored: Read, client: str
-) -> None:
+def test_what_is_no_record_or_too_large_is_refused_alone(kafka_broker, topic, stored, client):
     sink = KafkaSink(kafka_broker.address, topic, max_message_bytes=100_000, client=client)
     with (
         pytest.raises(RequestsLost, match="'refused by the sink': 3"),
@@ -114,22 +103,10 @@ def test_what_is_no_record_or_too_large_is_refused_alone(
 
 
 def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_stays(
-    kafka_broker: Any, topic: str, client: str
-) -> None:
+    kafka_broker, topic, client
+):
     small = f"{topic}-small"
-    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.address)
-    try:
-        admin.create_topics(
-            {
-                small: {
-                    "num_partitions": 1,
-                    "replication_factor": 1,
-                    "configs": {"max.message.bytes": "2000"},
-                }
-            }
-        )
-    finally:
-        admin.close()
+    create_topics(kafka_broker.address, {small: 1}, configs={"max.message.bytes": "2000"})
     sink = KafkaSink(kafka_broker.address, small, client=client)
     with (
         pytest.raises(RequestsLost, match="'refused by the sink': 10"),
@@ -152,21 +129,21 @@ def test_a_message_larger_than_its_topic_accepts_is_refused_alone_and_the_order_
 
 
 def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
-    kafka_broker: Any, topic_name: str, tmp_path: Path, client: str
-) -> None:
+    kafka_broker, topic_name, tmp_path, client
+):
     with BufferedProducer(
         KafkaSink(kafka_broker.address, topic_name, client=client), retry=SOON, journal=tmp_path
     ) as producer:
         producer.send(b"early")
-        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error), timeout_s=30)
+        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error))
         create_topics(kafka_broker.address, {topic_name: 1})
         assert producer.flush(30)
     assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
 
 
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
-    kafka_broker: Any, topic: str, stored: Read, tmp_path: Path, client: str
-) -> None:
+    kafka_broker, topic, stored, tmp_path, client
+):
     """While this process lives, an outage doubles nothing either: the client keeps its place in the
     sequence.
     """
@@ -180,7 +157,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
         while number < 8000:
             producer.send((b"key-%d" % (number % 7), b"%d" % number))
             number += 1
-        eventually(lambda: producer.snapshot().sink_error, timeout_s=30)
+        eventually(lambda: producer.snapshot().sink_error)
         assert producer.snapshot().memory_items <= 500
         kafka_broker.start()
         assert producer.flush(90), producer.snapshot()
@@ -188,3 +165,15 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     assert by_key(stored()) == {
         b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
     }
+
+
+def test_a_queue_gets_what_is_sent_once_and_in_order(session):
+    with DistributedQueue[bytes](session, "/q") as queue:
+        with BufferedProducer(QueueSink(queue)) as producer:
+            for number in range(1000):
+                producer.send(b"%d" % number)
+            assert producer.flush(30)
+        assert queue.depth() == 1000
+        for number in range(1000):
+            with queue.take(30) as item:
+                assert item.value == b"%d" % number

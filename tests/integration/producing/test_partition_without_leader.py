@@ -19,14 +19,14 @@ EACH = 20
 
 
 @pytest.fixture
-def topic(kafka_cluster: Any, topic_name: str) -> str:
+def topic(kafka_cluster, topic_name) -> str:
     """A topic of 3 partitions, each on one broker only."""
     create_topics(kafka_cluster.address, {topic_name: 3})
     return topic_name
 
 
 @pytest.fixture
-def at_fault(kafka_cluster: Any, topic: str) -> Iterator[Any]:
+def at_fault(kafka_cluster, topic) -> Iterator[Any]:
     """The broker of partition 0, which runs again at the end."""
     broker = partition_leader(kafka_cluster, topic)
     yield broker
@@ -36,8 +36,8 @@ def at_fault(kafka_cluster: Any, topic: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_the_others_go_on_and_nothing_is_doubled_or_out_of_order(
-    kafka_cluster: Any, topic: str, at_fault: Any, client: str
-) -> None:
+    kafka_cluster, topic, at_fault, client
+):
     sink = KafkaSink(kafka_cluster.address, topic, client=client)
     with BufferedProducer(
         sink, key=lambda request: request[0], batch_items=50, sink_timeout_s=1.0

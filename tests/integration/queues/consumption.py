@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -105,9 +105,9 @@ def consuming(
         one.close(30.0)
 
 
-def is_empty(session: Session, path: str = PATH) -> bool:
+def is_empty(session: Session) -> bool:
     """Whether the queue holds nothing."""
-    return not session.children(path)
+    return not session.children(PATH)
 
 
 def stored(session: Session, path: str = PATH) -> list[bytes]:
@@ -116,12 +116,6 @@ def stored(session: Session, path: str = PATH) -> list[bytes]:
     found = session.multi_read([GetData(f"{path}/{name}") for name in names])
     # others were taken meanwhile
     return [one for read in found if isinstance(read, tuple) for one in decode(read[0]).items]
-
-
-def create_all(session: Session, prefix: str, contents: Iterable[bytes]) -> list[str]:
-    """Make a sequential znode of each, as another client would; returns their names."""
-    made = [session.create_async(prefix, content, sequential=True) for content in contents]
-    return [one.result(60).rpartition("/")[2] for one in made]
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from leaderq.zookeeper import Create, Session
         (DistributedDelayQueue, ()),
     ],
 )
-def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any, ...]) -> None:
+def test_every_kind_puts_and_takes(session, kind, more):
     async def run() -> None:
         async with AsyncQueue(kind(session, "/q", lock_path="/locks")) as queue:
             name = await queue.put(b"one", *more)
@@ -49,7 +48,7 @@ def test_every_kind_puts_and_takes(session: Session, kind: Any, more: tuple[Any,
     assert session.children("/done") == ["one"]
 
 
-def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session: Session) -> None:
+def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session):
     seen: list[bytes] = []
 
     async def work(queue: AsyncQueue[bytes]) -> None:
@@ -114,9 +113,7 @@ FACES = pytest.mark.parametrize(
 
 
 @FACES
-def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(
-    session: Session, kind: Callable[[Session], Any]
-) -> None:
+def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(session, kind):
     done: list[bytes] = []
     values = [b"%d" % number for number in range(100)]
     chance = random.Random(7)
@@ -151,9 +148,7 @@ def test_takes_and_work_that_are_cancelled_lose_and_double_nothing(
 
 
 @FACES
-def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(
-    session: Session, kind: Callable[[Session], Any]
-) -> None:
+def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(session, kind):
     face = kind(session)
 
     async def work(began: asyncio.Event) -> None:

@@ -15,15 +15,15 @@ from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, id_of
 from leaderq.queues.wire.payload import decode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.testing import FaultProxy, eventually
+from leaderq.testing import eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SessionState, SetData, connect
+from leaderq.zookeeper import Create, SessionState, SetData, connect
 
 
 @LOCKING
 def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind(
-    session: Session, lock: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    session, lock, monkeypatch
+):
     # A consumer that gets no processor looks as if it hung, and others may have what is next.
     monkeypatch.setattr("leaderq.queues.consuming.engine.HANGS_S", 60.0)
     values = [b"%04d" % number for number in range(700)]
@@ -42,9 +42,7 @@ def test_items_come_in_the_order_in_which_they_were_put_and_leave_nothing_behind
 
 
 @LOCKING
-def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(
-    session: Session, lock: bool
-) -> None:
+def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(session, lock):
     (name,) = fill(session, [b"a"])
     with consuming(session, lock=lock) as queue:
         with queue.take(60) as item:
@@ -55,7 +53,7 @@ def test_an_item_taken_is_acknowledged_at_the_end_of_its_block(
         assert queue.take(0.05) is None
 
 
-def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session: Session) -> None:
+def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session):
     session.create("/total", b"0")
     fill(session, [b"a"])
     with consuming(session) as queue:
@@ -72,7 +70,7 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session:
             item.ack()
 
 
-def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
+def test_requeue_puts_an_item_to_the_tail_with_its_id(session):
     fill(session, [b"a"], QueueKind.ID, id="x")
     fill(session, [b"b"], QueueKind.ID, id="y")
     with consuming(session, kind=QueueKind.ID) as queue:
@@ -83,7 +81,7 @@ def test_requeue_puts_an_item_to_the_tail_with_its_id(session: Session) -> None:
             assert (item.value, id_of(item.name), item.attempt) == (b"a", "x", 2)
 
 
-def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session) -> None:
+def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session):
     fill(session, [b"%02d" % number for number in range(20)])
     batches: list[list[bytes]] = []
 
@@ -105,8 +103,8 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session: Session
 
 
 def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_acknowledged_later(
-    session: Session,
-) -> None:
+    session,
+):
     fill(session, [b"a"])
     held = Held()
     queue: Consumption[bytes] = Consumption(
@@ -121,7 +119,7 @@ def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_ack
     eventually(lambda: session.children(f"{PATH}-meta/members") == [])
 
 
-def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
+def test_a_queue_consumer_hears_of_the_connection(session):
     class Hearing(QueueConsumer[bytes]):
         def __init__(self) -> None:
             self.states: list[SessionState] = []
@@ -149,8 +147,8 @@ def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
 
 @pytest.mark.parametrize("point", range(4))
 def test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing(
-    proxy: FaultProxy, session: Session, znode_root: str, point: int
-) -> None:
+    proxy, session, znode_root, point
+):
     """The same without locks, for every request, lost before or after: ``tests/simulation``."""
     before = iter(range(point))
 
@@ -164,8 +162,8 @@ def test_a_lost_reply_to_a_write_loses_nothing_and_doubles_nothing(
     with connect(proxy.address + znode_root, timeout_s=15.0) as far:
         proxy.drop_reply_to(is_meant)
         with consuming(far, flaky, retry=Retry(attempts=10, first_s=0.01)):
-            eventually(lambda: len(flaky.seen.values) == 4, timeout_s=60)
-            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"), timeout_s=60)
+            eventually(lambda: len(flaky.seen.values) == 4)
+            eventually(lambda: is_empty(session) and session.children(f"{PATH}-dead"))
     assert proxy.dropped == 1
     assert sorted(flaky.seen.values) == [b"a", b"b", b"bad", b"bad"]
     (dead,) = session.children(f"{PATH}-dead")

@@ -75,17 +75,15 @@ def left_by(traffic: Callable[[Session], None], heap_mb: int) -> float:
 
 @pytest.mark.parametrize("traffic", [put_many, offer_many][: len(HEAPS)])
 @pytest.mark.parametrize("heap_mb", HEAPS)
-def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(
-    traffic: Callable[[Session], None], heap_mb: int
-) -> None:
+def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(traffic, heap_mb):
     assert left_by(traffic, heap_mb) - left_by(single_creates, heap_mb) < 100
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
 @pytest.mark.parametrize(("heap_mb", "count"), [(256, 70), (512, 130), (1000, 260)][: len(HEAPS)])
 def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_server(
-    lock_path: str | None, heap_mb: int, count: int
-) -> None:
+    lock_path, heap_mb, count
+):
     small = 6000
     done: list[int] = []
 
@@ -97,7 +95,7 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
             session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path
         )
         consumer.start()
-        eventually(lambda: len(done) == small + count or not server.alive, timeout_s=40)
+        eventually(lambda: len(done) == small + count or not server.alive)
         assert server.alive
         assert sorted(done) == [5] * small + [LARGE] * count
         consumer.close()
@@ -121,16 +119,14 @@ def note_multis(session: Session) -> tuple[list[int], list[int]]:
         answer.add_done_callback(lambda _: count(-size))
         return answer
 
-    session._send_packed = noted  # type: ignore[method-assign]
+    session._send_packed = noted
     return sizes, under_way
 
 
 @pytest.mark.parametrize(
     "lock_path, long", [(None, 1), (None, 1000), ("/locks", 1), ("/locks", 250)]
 )
-def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(
-    session: Session, lock_path: str | None, long: int
-) -> None:
+def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(session, lock_path, long):
     sizes, _ = note_multis(session)
     done: list[int] = []
 
@@ -146,11 +142,11 @@ def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(
     with DistributedIdQueue(
         session, "/q", consumer=work, lock_path=lock_path, retry=retry
     ) as queue:
-        eventually(lambda: len(done) == 860 and queue.depth() == 0, timeout_s=40)
+        eventually(lambda: len(done) == 860 and queue.depth() == 0)
     assert 32 << 10 < max(sizes) <= 128 << 10
 
 
-def test_a_writer_has_at_most_its_limit_and_one_multi_under_way(session: Session) -> None:
+def test_a_writer_has_at_most_its_limit_and_one_multi_under_way(session):
     _, under_way = note_multis(session)
     with DistributedQueue(session, "/q") as queue:
         assert queue.put_many([bytes(LARGE)] * 20) == 20

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from leaderq.errors import NoPermission
 from leaderq.queues import DistributedQueue, Retry, SimpleDistributedQueue
 from leaderq.queues.admin.contents import delete_tree
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Security, Session, connect
+from leaderq.testing import eventually
+from leaderq.zookeeper import Security, connect
 
 USE: Any = pytest.mark.parametrize(
     "use",
@@ -26,22 +24,13 @@ USE: Any = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]:
+def app(address, kazoo):
     """May read ``/app``, and do everything at and below ``q``, ``locks`` and ``side`` in it."""
-    address = f"{zookeeper_server.address}{znode_root}"
-    theirs = [
-        make_digest_acl("app", "1", all=True),
-        make_acl("world", "anyone", read=True, delete=True),
-    ]
-    connect(address).close()  # makes the chroot
-    owner = KazooClient(address)
-    owner.start()
-    owner.create("/app")
+    others = make_acl("world", "anyone", read=True, delete=True)
+    kazoo.create("/app")
     for name in ("q", "locks", "side"):
-        owner.create(f"/app/{name}", acl=theirs)
-    owner.set_acls("/app", [make_acl("world", "anyone", read=True, delete=True)])
-    owner.stop()
-    owner.close()
+        kazoo.create(f"/app/{name}", acl=[make_digest_acl("app", "1", all=True), others])
+    kazoo.set_acls("/app", [others])
     with connect(address, security=Security(user="app", password="1")) as session:
         yield session
         for name in ("q", "locks", "side"):
@@ -50,22 +39,18 @@ def app(zookeeper_server: ZooKeeperServer, znode_root: str) -> Iterator[Session]
 
 
 @USE
-def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(
-    app: Session, use: Callable[..., object]
-) -> None:
+def test_the_error_says_why_side_data_is_needed_and_where_it_may_go(app, use):
     with pytest.raises(NoPermission, match=r"side data lies beside the queue.*a meta_path="):
         use(app)
 
 
 @USE
-def test_with_a_place_of_its_own_for_side_data_a_queue_works(
-    app: Session, use: Callable[..., object]
-) -> None:
+def test_with_a_place_of_its_own_for_side_data_a_queue_works(app, use):
     use(app, meta_path="/app/side")
     assert app.children("/app") is not None
 
 
-def test_everything_of_a_queue_goes_to_its_meta_path(app: Session) -> None:
+def test_everything_of_a_queue_goes_to_its_meta_path(app):
     failing = Retry(attempts=1)
 
     def consume(value: bytes) -> None:

@@ -4,39 +4,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from consumption import create_all
 
 from leaderq.errors import NoNode
 from leaderq.queues.admin import Moved, Purged, QueueAdmin, QueueDrain, queues_below
 from leaderq.queues.wire.names import QueueKind, prefix_for
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import Session
+from leaderq.zookeeper import Session, connect
 
 
 @pytest.fixture
-def session(unrooted: Session) -> Session:
-    return unrooted
+def places(znode_root) -> QueuePaths:
+    """A queue and its locks, by their whole paths."""
+    return QueuePaths(f"{znode_root}/q", f"{znode_root}/locks")
+
+
+@pytest.fixture
+def session(zookeeper_server, places) -> Iterator[Session]:
+    """A session without a chroot, as an operator's, with the znodes of ``places`` made."""
+    with connect(zookeeper_server.address) as opened:
+        opened.ensure_path(places.path)
+        opened.ensure_path(places.lock_path)
+        yield opened
 
 
 Put = Callable[..., list[str]]
 
 
 @pytest.fixture
-def put(session: Session, places: QueuePaths) -> Put:
+def put(session, places) -> Put:
     """Create items, as any recipe does; gives their names."""
 
     def make(
         *items: bytes, prefix: str = "queue-", path: str = places.path, framed: bool = True
     ) -> list[str]:
         session.ensure_path(path)
-        return create_all(
-            session, f"{path}/{prefix}", (encode([one]) if framed else one for one in items)
-        )
+        made = [
+            session.create_async(
+                f"{path}/{prefix}", encode([one]) if framed else one, sequential=True
+            )
+            for one in items
+        ]
+        return [one.result(60).rpartition("/")[2] for one in made]
 
     return make
 
@@ -157,7 +170,6 @@ def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_
     with pytest.raises(NoNode):
         list(queues_below(session, f"{znode_root}/absent"))
     seen = QueueAdmin(session, QueuePaths(f"{znode_root}/reaped")).overview()
-    assert seen is not None
     assert (seen.exists, seen.depth, seen.dead) == (False, 0, 1)
 
 

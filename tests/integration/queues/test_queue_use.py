@@ -1,17 +1,17 @@
 """Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking,
-closing.
+closing; what it leaves behind, and what happens after as many writes as a version can count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
-from leaderq.errors import QueueClosed
+from leaderq.errors import QueueClosed, RequestRefused
 from leaderq.queues import (
     TEXT,
     BlockingQueueConsumer,
@@ -19,16 +19,16 @@ from leaderq.queues import (
     ErrorMode,
     QueueBuilder,
     Retry,
+    SimpleDistributedQueue,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.writing import groups, writer
 
 QUICK = Retry(attempts=10, first_s=0.01)
 
 
-def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
-    session: Session,
-) -> None:
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session):
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
     with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
         for item in numbered(10):
@@ -41,7 +41,7 @@ def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
         assert blocking.take(0.05) is None
 
 
-def test_the_builder_builds_all_four_with_the_same_settings(session: Session) -> None:
+def test_the_builder_builds_all_four_with_the_same_settings(session):
     seen = Seen()
     builder = (
         QueueBuilder.builder(session, seen, TEXT, PATH)
@@ -75,7 +75,7 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         eventually(lambda: sum(map(len, batches)) == 3)
 
 
-def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> None:
+def test_a_paused_queue_begins_nothing_until_it_is_resumed(session):
     seen = Seen()
     with DistributedQueue(session, PATH) as queue:
         queue.pause()
@@ -101,13 +101,8 @@ def test_a_paused_queue_begins_nothing_until_it_is_resumed(session: Session) -> 
         assert seen.wait_for(1) == [b"b"]
 
 
-Open = Callable[..., Session]
-
-
 @pytest.mark.parametrize("lock_path", [None, LOCKS])
-def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
-    opened: Open, lock_path: str | None
-) -> None:
+def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened, lock_path):
     held = Held()
     with DistributedQueue(opened(), "/q", lock_path=lock_path) as producer:
         begun = producer.put(b"begun")
@@ -127,7 +122,7 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(
         producer.cancel(str(other))
 
 
-def test_a_queue_can_be_iterated_until_it_is_closed(session: Session) -> None:
+def test_a_queue_can_be_iterated_until_it_is_closed(session):
     seen: list[bytes] = []
 
     def work(queue: DistributedQueue[bytes]) -> None:
@@ -155,9 +150,7 @@ def generator(_value: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("option", ["consumer", "consume_batch"])
-def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
-    session: Session, option: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(session, option, caplog):
     hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
     retry = Retry(attempts=9, first_s=0.01, jitter=0)
     options: Any = {option: lambda value: next(hidden)(value)}
@@ -165,3 +158,77 @@ def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(
         queue.put(b"item")
         eventually(lambda: queue.depth() == 0)
     assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
+
+
+# -- what a queue leaves behind
+
+
+@pytest.mark.parametrize("lock_path", [None, "/locks"])
+def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch, lock_path):
+    monkeypatch.setattr(groups, "RENEW_AT", 20)
+    seen: list[bytes] = []
+    with DistributedQueue(session, "/q", consumer=seen.append, lock_path=lock_path) as queue:
+        members = session.children("/q-meta/members")
+        for item in numbered(150):
+            queue.put(item)
+        eventually(lambda: len(seen) == 150 and queue.depth() == 0)
+        assert seen == numbered(150)
+        guards = [f"/q-meta/tallies/{name}" for name in session.children("/q-meta/tallies")]
+        guards += [f"/q-meta/members/{name}" for name in members if lock_path is not None]
+        versions = [session.get(path)[1].version for path in guards]
+        assert len(versions) == 2
+        assert max(versions) <= 20
+        assert session.children("/q-meta/members") == members
+
+
+@pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
+def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_opened(
+    session, monkeypatch, kind
+):
+    swept: list[str] = []
+    monkeypatch.setattr(writer, "sweep", lambda _session, parent, _now_ms: swept.append(parent))
+    with kind(session, "/q") as queue:
+        queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
+        assert queue.take(60) is not None
+    assert swept == ["/q-meta/tallies"] * 2
+
+
+def test_sweeping_takes_away_old_guards_only(session):
+    session.ensure_path("/meta")
+    for name in ("old", "older"):
+        session.create(f"/meta/{name}")
+    first = session.get("/meta/older")[1].mtime_ms
+    eventually(
+        lambda: session.set("/meta/old", b"").mtime_ms > first + 20 and session.create("/meta/new")
+    )
+    newest = session.get("/meta/new")[1].mtime_ms
+    assert writer.sweep(session, "/meta", newest, old_s=(newest - first - 10) / 1000) == 1
+    assert sorted(session.children("/meta")) == ["new", "old"]
+    assert writer.sweep(session, "/meta", newest) == 0
+    assert writer.sweep(session, "/nowhere", newest) == 0
+
+
+def everything(session: Session, path: str = "") -> set[str]:
+    children = session.children(path or "/")
+    return {f"{path}/{name}" for name in children}.union(
+        *(everything(session, f"{path}/{name}") for name in children)
+    )
+
+
+def test_a_queue_in_use_is_deleted_by_force_only(session, opened):
+    queue = DistributedQueue(session, "/q", lock_path="/locks")
+    with queue:
+        queue.put_many(numbered(3))
+        item = queue.take(60)
+        with DistributedQueue(
+            opened(), "/q", lock_path="/locks", consumer=lambda _value: None
+        ) as other:
+            eventually(lambda: other.depth() == 1)
+            with pytest.raises(RequestRefused, match=r"1 items.*1 consumers|2 consumers"):
+                other._admin.delete()
+        assert item is not None
+    with pytest.raises(RequestRefused, match="1 items"):
+        queue.delete()
+    assert queue.delete(force=True) > 3
+    assert not {path for path in everything(session) if "q" in path or "locks" in path}
+    assert queue.delete() == 0

@@ -7,17 +7,32 @@ from __future__ import annotations
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
-from leaderq.queues import QueueSharder, SimpleDistributedQueue
+from leaderq.queues import QueueSharder, QueueSharderPolicies, SimpleDistributedQueue
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{10}")
+
+
+@pytest.fixture
+def sharder_of(session):
+    """Sharders of simple queues at ``/jobs``, closed after the test."""
+    with ExitStack() as stack:
+
+        def make(by=None, allocator=SimpleDistributedQueue, *, id="", **policies):
+            chosen = QueueSharderPolicies(**{"threshold_check_s": 0.05, **policies})
+            one = QueueSharder(by or session, allocator, "/jobs", "/jobs-leader", chosen, id=id)
+            stack.callback(one.close)
+            return one
+
+        yield make
 
 
 def shards(session: Session) -> list[str]:
@@ -112,7 +127,7 @@ def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_o
     eventually(lambda: one._plan.retired and other._plan.retired)
     assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
     assert queue.poll_many(5) == [b"a", b"b"]
-    eventually(lambda: one.shard_count == other.shard_count == 1, timeout_s=60)
+    eventually(lambda: one.shard_count == other.shard_count == 1)
     assert session.exists(old) is None
     eventually(lambda: session.children("/jobs-meta/retired") == [])
     eventually(lambda: _is_closed(queue))  # it is forgotten first, and closed then

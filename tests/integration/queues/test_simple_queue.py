@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,19 +11,16 @@ from consumption import numbered
 from leaderq.errors import ConfigurationError, QueueClosed, QueueEmpty, TooLarge
 from leaderq.queues.simple_queue import SimpleDistributedQueue
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
-
-Open = Callable[..., Session]
 
 
 @pytest.fixture
-def queue(session: Session) -> Iterator[SimpleDistributedQueue]:
+def queue(session) -> Iterator[SimpleDistributedQueue]:
     with SimpleDistributedQueue(session, "/queue") as one:
         yield one
 
 
 @pytest.fixture
-def other(opened: Open) -> Iterator[SimpleDistributedQueue]:
+def other(opened) -> Iterator[SimpleDistributedQueue]:
     """The same queue, in a session of its own."""
     with SimpleDistributedQueue(opened(), "/queue") as one:
         yield one

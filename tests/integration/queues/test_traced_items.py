@@ -6,7 +6,7 @@ import pytest
 from consumption import LOCKING, PATH, Flaky, Seen, consuming
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
-from traces import Spans, linked
+from traces import linked
 from traces import spans as spans
 
 from leaderq.dyno import DynoQueue, Message, Worker
@@ -18,7 +18,7 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 
-def test_a_message_is_linked_to_what_pushed_it(session: Session, spans: Spans) -> None:
+def test_a_message_is_linked_to_what_pushed_it(session, spans):
     current = []
 
     def work(delivery: object) -> None:
@@ -53,8 +53,8 @@ def put_traced(session: Session, value: bytes) -> None:
 
 @LOCKING
 def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_letters(
-    session: Session, spans: Spans, lock: bool
-) -> None:
+    session, spans, lock
+):
     put_traced(session, b"bad")
     (sent,), (request,) = spans(f"send {PATH}"), spans("request")
     assert sent.parent.span_id == request.context.span_id
@@ -69,9 +69,7 @@ def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_
         assert span.parent is None
 
 
-def test_an_item_that_leaves_no_room_for_its_context_is_put_without(
-    session: Session, spans: Spans
-) -> None:
+def test_an_item_that_leaves_no_room_for_its_context_is_put_without(session, spans):
     size = 2_000_000
     with pytest.raises(TooLarge) as refused:
         put_traced(session, bytes(size))

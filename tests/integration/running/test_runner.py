@@ -1,16 +1,27 @@
-"""The runner inside somebody's own program, on a real ZooKeeper. How terms end, and several careers
-of a process: ``tests/simulation/test_runners.py``.
+"""The runner, and a ``with`` block that leads, inside somebody's own program, on a real ZooKeeper,
+with their spans. How terms and bodies end, several careers of a process, tasks that lead:
+``tests/simulation/test_runners.py``.
 """
 
 from __future__ import annotations
 
 import _thread
+import asyncio
+import logging
 import signal
 import threading
+from contextlib import suppress
 
-from leaderq import LeaderCareer, Runner, connect
+import pytest
+from forks import in_child
+from opentelemetry.trace import StatusCode
+from traces import spans as spans
+
+from leaderq import Deposed, LeaderCareer, Runner
 from leaderq.base.exits import ExitCode
 from leaderq.config import Settings
+from leaderq.election import Operator
+from leaderq.events import Event, EventBus
 from leaderq.running.runner import handling
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -47,16 +58,14 @@ class Counting(LeaderCareer):
         self.threads.add(threading.get_ident())
 
 
-def test_a_career_lives_through_its_stages_on_one_thread(zookeeper_server, znode_root):
+def test_a_career_lives_through_its_stages_on_one_thread(session):
     career, codes = Counting(), list[int]()
-    # of a time-out that is longer than anything here may be without a processor
-    with connect(zookeeper_server.address, timeout_s=30) as session:
-        runner = Runner(career, session, settings=Settings(root=znode_root, id="a"))
-        running = threading.Thread(target=lambda: codes.append(runner.run()))
-        running.start()
-        eventually(lambda: "execute" in career.calls, timeout_s=30)
-        runner.stop()
-        running.join(60)
+    runner = Runner(career, session, settings=Settings(id="a"))
+    running = threading.Thread(target=lambda: codes.append(runner.run()))
+    running.start()
+    eventually(lambda: "execute" in career.calls)
+    runner.stop()
+    running.join(60)
     assert codes == [ExitCode.OK]
     assert career.calls == ["prepare", "inaugurate", "execute", "handOver", "retire"]
     assert career.reasons == [Reason.WITHDRAWN]
@@ -70,7 +79,7 @@ def test_a_signal_that_comes_right_before_the_supervisor_waits_is_heard(session,
     stop, runner.stop = runner.stop, has_heard.set
 
     def strike():
-        eventually(lambda: "execute" in career.calls, timeout_s=30)
+        eventually(lambda: "execute" in career.calls)
         _thread.interrupt_main(signal.SIGTERM)
         was_heard.append(has_heard.wait(30))
         stop()
@@ -81,3 +90,83 @@ def test_a_signal_that_comes_right_before_the_supervisor_waits_is_heard(session,
         assert runner.run() == ExitCode.OK
     striking.join()
     assert was_heard == [True]
+
+
+# -- a block that leads
+
+
+@pytest.fixture
+def seen(opened):
+    """The career ``c`` as an operator sees it."""
+    return Operator(opened(), "c")
+
+
+def test_the_body_leads_and_operators_see_it(session, seen, caplog):
+    with (
+        caplog.at_level(logging.INFO, "leaderq.events"),
+        session.leadership("c", id="a", timeout_s=60.0) as term,
+    ):
+        term.write([])
+        eventually(lambda: seen.view().stage == "execution")
+        assert (seen.view().leader, term.number, term.reason) == ("a", 1, None)
+    view = seen.view()
+    assert (view.leader, view.candidates, view.reason) == (None, (), "withdrawn")
+    assert term.reason is Reason.WITHDRAWN
+    with pytest.raises(Deposed):
+        term.check()
+    lines = caplog.text
+    assert "won a term career=c id=a" in lines
+    assert "term ended career=c id=a" in lines
+
+
+def test_a_fork_that_leaves_the_body_releases_nothing(session, seen):
+    block = session.leadership("c", id="a", timeout_s=60.0)
+
+    def leave() -> None:
+        with suppress(BaseException):
+            block.__exit__(None, None, None)
+
+    with block as term:
+        in_child(leave)
+        term.write([])
+        assert seen.view().leader == "a"
+
+
+# -- the spans of blocks
+
+
+def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(session, spans):
+    events = EventBus()
+    block = session.leadership("c", id="a", events=events)
+    for _ in range(2):
+        with block, session.leadership("other", id="a", events=events):
+            pass
+    terms, stages = spans("term c"), spans("execution c")
+    assert [one.attributes["leaderq.term"] for one in terms] == [1, 2]
+    assert [one.parent.span_id for one in stages] == [one.context.span_id for one in terms]
+    assert {one.attributes["leaderq.reason"] for one in terms} == {"withdrawn"}
+    assert len(spans("term other")) == len(spans("execution other")) == 2
+    assert {span.status.status_code for span in spans()} == {StatusCode.UNSET}
+    kinds = [kind for kind, _ in events._listeners._entries]
+    assert kinds == [Event]  # the log; nobody else is left
+
+
+def test_a_body_that_raises_marks_its_term(session, spans):
+    with pytest.raises(ValueError, match="no such customer"), session.leadership("c"):
+        raise ValueError("no such customer")
+    (term,) = spans("term c")
+    assert term.status.status_code is StatusCode.ERROR
+    assert term.attributes["leaderq.reason"] == "failed"
+
+
+def test_coroutines_and_loops_over_terms_have_spans_too(session, spans):
+    async def lead() -> None:
+        async with session.leadership("c"):
+            pass
+
+    asyncio.run(lead())
+    for term in session.terms("c", cool_off_s=0.0):
+        if term.number == 3:
+            term.finish()
+    assert [one.attributes["leaderq.term"] for one in spans("term c")] == [1, 2, 3]
+    assert [one.attributes["leaderq.reason"] for one in spans("term c")][-1] == "finished"

@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from leaderq.errors import ServerFailed
+from leaderq.running.descendants import stat_of
 from leaderq.testing import KafkaBroker, ZooKeeperServer, eventually
 from leaderq.testing.waiting import patience
-
-
-@contextlib.contextmanager
-def client(address: str, **options: object) -> Iterator[KazooClient]:
-    kazoo = KazooClient(address, **options)
-    kazoo.start(timeout=30)
-    try:
-        yield kazoo
-    finally:
-        kazoo.stop()
-        kazoo.close()
-
-
-@pytest.fixture
-def server() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer() as started:
-        yield started
+from leaderq.zookeeper import connect
 
 
 def test_a_restart_keeps_data_and_port_and_a_stop_removes_them():
     server = ZooKeeperServer().start()
     address, folder = server.address, server.folder
-    with client(address) as kazoo:
-        kazoo.create("/kept")
+    with connect(address) as session:
+        session.create("/kept")
     server.restart()
     assert server.address == address
-    with client(address) as kazoo:
-        assert kazoo.exists("/kept")
+    with connect(address) as session:
+        assert session.exists("/kept")
     server.stop()
     server.stop()
     assert not folder.exists()
-    with server, client(server.address) as kazoo:
-        assert not kazoo.exists("/kept")
+    with server, connect(server.address) as session:
+        assert not session.exists("/kept")
 
 
 @pytest.mark.parametrize(
@@ -81,36 +63,24 @@ time.sleep(600)
     starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     with starter:
         pid, folder = starter.stdout.readline().split()
-        assert is_running(int(pid))
+        assert stat_of(pid)
         starter.send_signal(end)
         starter.wait(60)
-    eventually(lambda: not is_running(int(pid)), timeout_s=30, message="the server is gone")
+    eventually(lambda: stat_of(pid)[:1] in ([], ["Z"]), message="the server is gone")
     with ZooKeeperServer():
         assert not Path(folder).exists(), "the next server sweeps what the killed one left"
 
 
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-# -- a cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_faults.py``
+# -- a cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_life.py``
 
 
 def test_a_cut_is_a_reset_and_not_an_end(proxy):
-    with socket.create_connection(tuple(_split(proxy.address)), timeout=60) as plain:
+    host, _, port = proxy.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
         eventually(lambda: proxy.connections == 1)
         proxy.cut()
         with pytest.raises(ConnectionResetError):
             plain.recv(1)
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
 
 
 # -- the pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own

@@ -4,52 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from certificates import Pem, secure_zookeeper, self_signed
 
-from leaderq.testing import FaultProxy, ZooKeeperServer
 from leaderq.testing.ports import lease_port
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import Session
 
 Connect = Callable[..., Session]
-JAAS = """
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="wonderland"
-    user_bob="builder";
-};
-"""
 
 
 @pytest.fixture
-def opened() -> Iterator[Connect]:
-    """``connect``, with everything it opened closed after the test. A busy machine may be slow."""
-    made: list[Session] = []
-
-    def open_one(address: str, **options: Any) -> Session:
-        session = connect(address, **{"connect_timeout_s": 60.0, **options})
-        made.append(session)
-        return session
-
-    yield open_one
-    for session in made:
-        session.close(timeout_s=2.0)
-
-
-@pytest.fixture
-def session(zookeeper_server: ZooKeeperServer, znode_root: str, opened: Connect) -> Session:
-    """A session whose chroot is the test's own root.
-
-    Its time-out is long, so that it stays connected although the server or this process gets no
-    processor for a while.
-    """
-    return opened(zookeeper_server.address + znode_root, timeout_s=30.0)
-
-
-@pytest.fixture
-def behind(proxy: FaultProxy, znode_root: str, opened: Connect) -> Connect:
+def behind(proxy, znode_root, opened) -> Connect:
     """``behind(timeout_s=...)``: a session behind the proxy, below the test's own root."""
     return lambda **options: opened(proxy.address + znode_root, **options)
 
@@ -63,13 +29,7 @@ def closed_port() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def sasl_server() -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(jaas=JAAS) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def certificates(tmp_path_factory) -> dict[str, Path]:
     """Two self-signed certificates, of which one is the server's."""
     folder, made = tmp_path_factory.mktemp("tls"), {}
     for name in ("server", "other"):
@@ -79,6 +39,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def tls_address(certificates: dict[str, Path]) -> Iterator[str]:
+def tls_address(certificates) -> Iterator[str]:
     with secure_zookeeper(Pem(certificates["server"], certificates["server-both"])) as address:
         yield address

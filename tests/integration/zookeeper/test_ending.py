@@ -8,16 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from leaderq.base.clock import now_s
 from leaderq.testing.waiting import patience
-from leaderq.zookeeper import Credentials, Session, SessionEnder, end_session
+from leaderq.zookeeper import Credentials, SessionEnder, end_session
 
-Connect = Callable[..., Session]
 OWNER = """
 import sys, time
 from leaderq.zookeeper import connect
@@ -31,7 +29,7 @@ time.sleep(600)
 def test_a_killed_process_leaves_its_session_to_whoever_knows_the_password(
     zookeeper_server, znode_root, opened
 ):
-    watcher = opened(zookeeper_server.address + znode_root)
+    watcher = opened()
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, zookeeper_server.address + znode_root],
         stdout=subprocess.PIPE,
@@ -90,25 +88,13 @@ def test_a_stranger_at_the_port_of_a_server_has_ended_no_session_and_holds_nobod
 def test_a_dead_server_and_a_silent_one_do_not_keep_the_living_from_being_asked(
     zookeeper_server, session, znode_root, fault_proxy, opened, closed_port
 ):
-    watcher = opened(zookeeper_server.address + znode_root)
+    watcher = opened()
     session.create("/e", ephemeral=True)
     silent = fault_proxy(zookeeper_server.address)
     silent.black_hole()
     ender = SessionEnder(f"{closed_port},{silent.address},{zookeeper_server.address}/some/chroot")
     assert ender.end(session.credentials, timeout_s=30)
     assert watcher.exists("/e") is None
-
-
-def modules_loaded(program: str, *arguments: str) -> set[str]:
-    """What ``program`` printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return set(done.stdout.split())
 
 
 PLAIN_ENDER = """
@@ -124,13 +110,10 @@ print(*sys.modules, *("later:" + name for name in set(sys.modules) - before))
 
 
 def test_ending_needs_neither_kazoo_nor_ssl_nor_a_name_server(zookeeper_server, session):
-    credentials = session.credentials
-    loaded = modules_loaded(
-        PLAIN_ENDER,
-        zookeeper_server.address,
-        str(credentials.session_id),
-        credentials.password.hex(),
-    )
+    id_, password = session.credentials.session_id, session.credentials.password.hex()
+    command = [sys.executable, "-c", PLAIN_ENDER, zookeeper_server.address, str(id_), password]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    loaded = set(done.stdout.split())
     assert "leaderq.zookeeper.ending" in loaded
     assert {"kazoo", "ssl", "leaderq.zookeeper.session"} & loaded == set()
     assert [name for name in loaded if name.startswith("later:")] == []

@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 from leaderq import Candidate
 from leaderq.errors import ConfigurationError, NoNode
 from leaderq.term import Reason
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, GetData, Session, SessionState, as_session
+from leaderq.testing import eventually
+from leaderq.zookeeper import Create, GetData, SessionState, as_session
 
 MakeClient = Callable[..., KazooClient]
 
@@ -37,7 +37,7 @@ def started() -> Iterator[MakeClient]:
 
 
 @pytest.fixture
-def client(zookeeper_server: ZooKeeperServer, session: Session, started: MakeClient) -> KazooClient:
+def client(zookeeper_server, session, started) -> KazooClient:
     return started(zookeeper_server.address + session.chroot, timeout=100.0)
 
 

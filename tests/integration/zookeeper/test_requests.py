@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import ServersUnreachable, SessionClosed, TooLarge, ZooKeeperError
+from leaderq.errors import ServersUnreachable, TooLarge, ZooKeeperError
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Session, SessionState, SetData, WatchEvent, WatchKind, connect
+from leaderq.zookeeper import Create, SessionState, SetData, WatchEvent, WatchKind, connect
 from leaderq.zookeeper.wire import HEADER_BYTES, MAX_REQUEST_BYTES, Multi, MultiRead
 
 
@@ -48,20 +47,7 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     assert stat is not None
 
 
-def test_a_closed_session_refuses_everything_at_once(session):
-    session.close()
-    assert isinstance(session.get_async("/").exception(0), SessionClosed)
-    with pytest.raises(SessionClosed):
-        session.set("/", b"")
-    with pytest.raises(SessionClosed):
-        session.watch_tree("/", print)
-    with pytest.raises(SessionClosed):
-        session.replace("no reason")
-
-
 # -- from an address to a session, or to one clear error
-
-Connect = Callable[..., Session]
 
 
 def our_threads() -> set[threading.Thread]:
@@ -71,7 +57,7 @@ def our_threads() -> set[threading.Thread]:
 def test_a_missing_chroot_is_made(zookeeper_server, znode_root, opened):
     session = opened(f"{zookeeper_server.address}{znode_root}/a/b")
     assert session.children("/") == []
-    assert opened(zookeeper_server.address + znode_root).children("/") == ["a"]
+    assert opened().children("/") == ["a"]
 
 
 def test_a_server_that_is_too_old_is_refused_and_the_version_needed_is_told(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.testing import eventually
-from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.jars import class_path
 from leaderq.testing.java import find_java
 
@@ -38,8 +36,8 @@ def groups(address: str, group: str) -> dict[int, dict[str, str]]:
     return {int(row["PARTITION"]): row for row in rows}
 
 
-@pytest.fixture(params=["transaction", "zookeeper"])
-def drained(request, zookeeper_server, kafka_broker, znode_root, topic_name) -> Iterator[str]:
+@pytest.fixture
+def drained(start, kafka_broker, topic_name) -> str:
     """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the
     career's name and group.
     """
@@ -47,23 +45,16 @@ def drained(request, zookeeper_server, kafka_broker, znode_root, topic_name) -> 
     create_topics(address, {topic_name: 2, f"{career}-dead": 1})
     values = [b"%d" % n for n in range(200)]
     values.insert(77, b"poison")
-    produce(
-        address,
-        topic_name,
-        [(b"k%d" % (n % 7), value, [("h", b"x")]) for n, value in enumerate(values)],
-    )
-    leader = CandidateProcess(
+    rows = [(b"k%d" % (n % 7), value, [("h", b"x")]) for n, value in enumerate(values)]
+    produce(address, topic_name, rows)
+    start(
         "fussy:Fussy",
-        id="a",
-        zookeeper=zookeeper_server.address,
         kafka=address,
         cwd=CAREERS,
-        session_timeout_s=15.0,
-        arguments=["--root", znode_root, "--career", career],
-        environment={"TOPIC": topic_name, "OFFSETS": request.param},
-    ).start()
-    yield career
-    leader.stop()
+        arguments=["--career", career],
+        environment={"TOPIC": topic_name, "OFFSETS": "zookeeper"},
+    )
+    return career
 
 
 def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(

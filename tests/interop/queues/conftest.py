@@ -17,7 +17,7 @@ Opened = Callable[..., Session]
 
 
 @pytest.fixture(scope="session")
-def java_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
+def java_peer(tmp_path_factory) -> Iterator[JavaPeer]:
     """A JVM for the session; not to be killed."""
     peer = _peer(tmp_path_factory.mktemp("java") / "peer.log")
     yield peer
@@ -25,15 +25,15 @@ def java_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
 
 
 @pytest.fixture
-def mortal_peer(tmp_path: Path) -> Iterator[JavaPeer]:
-    """A JVM of the test's own, which may be killed and frozen."""
+def mortal_peer(tmp_path) -> Iterator[JavaPeer]:
+    """A JVM of the test's own, which may be killed."""
     peer = _peer(tmp_path / "mortal.log")
     yield peer
     peer.stop()
 
 
 @pytest.fixture
-def java(java_peer: JavaPeer, zookeeper_server: Any) -> Iterator[JavaClient]:
+def java(java_peer, zookeeper_server) -> Iterator[JavaClient]:
     """A session of Java's; paths begin at the server's root."""
     client = java_peer.connect(zookeeper_server.address)
     yield client
@@ -41,7 +41,7 @@ def java(java_peer: JavaPeer, zookeeper_server: Any) -> Iterator[JavaClient]:
 
 
 @pytest.fixture
-def opened(zookeeper_server: Any) -> Iterator[Opened]:
+def opened(zookeeper_server) -> Iterator[Opened]:
     """Makes sessions of ours; paths begin at the server's root, as Java's do."""
     made: list[Session] = []
 
@@ -55,7 +55,7 @@ def opened(zookeeper_server: Any) -> Iterator[Opened]:
 
 
 @pytest.fixture
-def session(opened: Opened) -> Session:
+def session(opened) -> Session:
     """One session of ours."""
     return opened()
 

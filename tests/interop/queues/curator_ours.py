@@ -5,7 +5,6 @@ saw.
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from leaderq import Session
@@ -58,20 +57,15 @@ def java_how(kind: QueueKind, rank: int) -> Any:
 
 
 class Seen:
-    """A consumer that keeps what it was given; ``failures`` times it raises, and ``work_s`` is what
-    an item costs it.
-    """
+    """A consumer that keeps what it was given; ``failures`` times it raises."""
 
-    def __init__(self, *, failures: int = 0, work_s: float = 0.0) -> None:
+    def __init__(self, *, failures: int = 0) -> None:
         self.values: list[bytes] = []
         self.failed: list[bytes] = []
         self._failures = failures
-        self._work_s = work_s
         self._lock = threading.Lock()
 
     def __call__(self, value: bytes) -> None:
-        if self._work_s:
-            time.sleep(self._work_s)  # the work
         with self._lock:
             if self._failures:
                 self._failures -= 1
@@ -79,11 +73,7 @@ class Seen:
                 raise RuntimeError("told to fail")
             self.values.append(value)
 
-    def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
+    def await_items(self, count: int) -> list[bytes]:
         """What was consumed, once there are ``count``."""
-        eventually(
-            lambda: len(self.values) >= count,
-            timeout_s=timeout_s,
-            message=f"{count} items consumed by us",
-        )
+        eventually(lambda: len(self.values) >= count)
         return list(self.values)

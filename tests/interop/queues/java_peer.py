@@ -8,7 +8,6 @@ are bounded.
 from __future__ import annotations
 
 import itertools
-import signal
 import subprocess
 import threading
 import time
@@ -16,12 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from curator_jars import SOURCES, compiled
 
-from leaderq.testing.freezing import freeze
 from leaderq.testing.java import find_java
 from leaderq.testing.java_server import QUICK_START
 from leaderq.testing.waiting import eventually, patience
@@ -134,12 +131,6 @@ class JavaPeer:
         self.do("connect", handle, address, *_options(options))
         return JavaClient(self, handle)
 
-    def freeze(self) -> None:
-        freeze(self.process.pid)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
     def kill(self) -> None:
         """SIGKILL, as a host that fails."""
         self.process.kill()
@@ -149,8 +140,6 @@ class JavaPeer:
         """Let it end; may be called again, and after :meth:`kill`."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            self.thaw()
         with self._lock:
             if not self._process.stdin.closed:
                 _close_quietly(self._process.stdin)
@@ -159,17 +148,6 @@ class JavaPeer:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._reap()
-
-    def __enter__(self) -> JavaPeer:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _reap(self) -> None:
         self.process.wait(60)
@@ -231,8 +209,8 @@ class _Thing:
         self.peer = peer
         self.handle = handle
 
-    def do(self, verb: str, *arguments: object, timeout_s: float = _ANSWER_TIMEOUT_S) -> list[str]:
-        return self.peer.do(verb, self.handle, *arguments, timeout_s=timeout_s)
+    def do(self, verb: str, *arguments: object) -> list[str]:
+        return self.peer.do(verb, self.handle, *arguments)
 
     def events(self, *kinds: str) -> list[Event]:
         return self.peer.events(self.handle, *kinds)
@@ -244,13 +222,10 @@ class _Consumes(_Thing):
         """The items that Java's consumer was given and did not fail with, in order."""
         return [event.item for event in self.events("item")]
 
-    def await_items(self, count: int, *, timeout_s: float = 60.0) -> list[bytes]:
+    def await_items(self, count: int) -> list[bytes]:
         """The items consumed, once there are ``count``."""
-        eventually(
-            lambda: len(self.events("item")) >= count,
-            timeout_s=timeout_s,
-            message=f"Java consumes {count} items",
-        )
+        told = f"Java consumes {count} items"
+        eventually(lambda: len(self.events("item")) >= count, timeout_s=60, message=told)
         return self.consumed
 
 
@@ -300,9 +275,9 @@ class JavaSimple(_Thing):
     def offer(self, item: bytes) -> None:
         assert self.do("offer", item.hex()) == ["true"]
 
-    def poll(self, timeout_s: float | None = None) -> bytes | None:
-        """The head, taken; ``None`` if there is none (in time)."""
-        return self._maybe("poll", *([] if timeout_s is None else [int(timeout_s * 1000)]))
+    def poll(self) -> bytes | None:
+        """The head, taken; ``None`` if there is none."""
+        return self._maybe("poll")
 
     def peek(self) -> bytes | None:
         return self._maybe("peek")
@@ -310,8 +285,8 @@ class JavaSimple(_Thing):
     def taking(self) -> Future[list[str]]:
         return self.peer.ask("take", self.handle)
 
-    def _maybe(self, verb: str, *arguments: object) -> bytes | None:
-        values = self.do(verb, *arguments)
+    def _maybe(self, verb: str) -> bytes | None:
+        values = self.do(verb)
         return bytes.fromhex(values[0]) if values else None
 
 

@@ -4,13 +4,13 @@ clock, never by what was meant.
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recorded import History
 
 from leaderq.base.clock import now_s
 from leaderq.election.layout import Layout
@@ -34,53 +34,37 @@ def overlaps(reigns: list[Reign]) -> list[tuple[Reign, Reign]]:
 
 
 @pytest.fixture
-def layout(znode_root: str) -> Layout:
+def layout(znode_root) -> Layout:
     return Layout(znode_root, "c")
 
 
-class History:
+def reigns_in(path: Path) -> list[Reign]:
     """What the recorder careers believed, as reigns on the clock that Java's are on."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset_s = now_s() - time.monotonic()
-
-    def reigns(self) -> list[Reign]:
-        lines = [
-            json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")
-        ]
-        believed: dict[tuple[str, int], list[float]] = {}
-        for line in lines:
-            if line["what"] in ("inaugurate", "believed"):
-                believed.setdefault((line["who"], line["term"]), []).append(
-                    line["at"] - self._offset_s
-                )
-        return [(min(times), max(times), who) for (who, _), times in believed.items()]
+    offset_s = now_s() - time.monotonic()
+    believed: dict[tuple[str, int], list[float]] = {}
+    for line in History(path).lines():
+        if line["what"] in ("inaugurate", "believed"):
+            believed.setdefault((line["who"], line["term"]), []).append(line["at"] - offset_s)
+    return [(min(times), max(times), who) for (who, _), times in believed.items()]
 
 
 @pytest.fixture
-def run(zookeeper_server, layout, tmp_path) -> Iterator[Callable[[str], CandidateProcess]]:
+def run(start, layout, tmp_path) -> Callable[[str], CandidateProcess]:
     """Starts ``leaderq run`` with a career that writes down what it believes."""
-    started: list[CandidateProcess] = []
 
     def begin(id: str) -> CandidateProcess:
-        started.append(
-            CandidateProcess(
-                "recorder:Recorder",
-                id=id,
-                zookeeper=zookeeper_server.address,
-                cwd=CAREERS,
-                session_timeout_s=6.0,
-                arguments=["--root", layout.root, "--career", layout.career, "--cool-off-s", "0.2"],
-                environment={"HISTORY": str(tmp_path / "history.jsonl")},
-            ).start()
+        candidate: CandidateProcess = start(
+            "recorder:Recorder",
+            id=id,
+            cwd=CAREERS,
+            session_timeout_s=6.0,
+            arguments=["--career", layout.career, "--cool-off-s", "0.2"],
+            environment={"HISTORY": str(tmp_path / "history.jsonl")},
         )
-        started[-1].wait_for("standing")
-        return started[-1]
+        candidate.wait_for("standing")
+        return candidate
 
-    yield begin
-    for candidate in started:
-        candidate.stop()
+    return begin
 
 
 def test_java_and_ours_follow_each_other_as_planned_killed_and_frozen_and_never_lead_together(
@@ -117,7 +101,7 @@ def test_java_and_ours_follow_each_other_as_planned_killed_and_frozen_and_never_
         (since, min(until, killed_s), "java")
         for since, until in (*planned.reigns(), *latch.reigns())
     ]
-    reigns = [*History(tmp_path / "history.jsonl").reigns(), *javas]
+    reigns = [*reigns_in(tmp_path / "history.jsonl"), *javas]
     assert {who for _, _, who in reigns} == {"first", "java", "second", "third", "fourth"}
     assert len(javas) == 2
     assert not overlaps(reigns)

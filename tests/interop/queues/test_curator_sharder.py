@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from curator_ours import Seen
-from java_peer import JavaClient, JavaSharder
+from java_peer import JavaSharder
 
 from leaderq import Session
 from leaderq.queues import DistributedQueue, QueueSharder, QueueSharderPolicies
@@ -17,14 +17,12 @@ Ours = QueueSharder[Any]
 
 
 @pytest.fixture
-def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]:
+def ours(opened, znode_root) -> Callable[..., Ours]:
     """A sharder of ours of plain queues; ``consumer`` consumes all of them."""
 
-    def make(
-        consumer: Callable[[bytes], object] | None = None, *, locks: bool = False, **policies: Any
-    ) -> Ours:
+    def make(consumer: Callable[[bytes], object] | None = None, **policies: Any) -> Ours:
         def allocate(session: Session, path: str) -> DistributedQueue[bytes]:
-            lock_path = f"{znode_root}/locks/{path.rpartition('/')[2]}" if locks else None
+            lock_path = f"{znode_root}/locks/{path.rpartition('/')[2]}"
             return DistributedQueue(session, path, consumer=consumer, lock_path=lock_path)
 
         chosen = QueueSharderPolicies(threshold_check_s=0.2, **policies)
@@ -42,7 +40,7 @@ def ours(opened: Callable[..., Session], znode_root: str) -> Callable[..., Ours]
 
 
 @pytest.fixture
-def theirs(java: JavaClient, znode_root: str) -> Callable[..., JavaSharder]:
+def theirs(java, znode_root) -> Callable[..., JavaSharder]:
     """A sharder of Java's."""
 
     def make(**options: object) -> JavaSharder:
@@ -79,14 +77,10 @@ def test_each_side_takes_up_the_shards_of_the_other_and_nothing_else(
     javas.close()
 
 
-@pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
-def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(
-    ours, theirs, znode_root, locks
-):
+def test_what_one_side_puts_into_any_shard_is_consumed_once_by_either(ours, theirs, znode_root):
     seen = Seen()
-    lock = {"lock": f"{znode_root}/locks"} if locks else {}
-    with ours(seen, locks=locks, new_queue_threshold=50) as sharder:
-        javas = theirs(consume=True, threshold=50, **lock)
+    with ours(seen, new_queue_threshold=50) as sharder:
+        javas = theirs(consume=True, threshold=50, lock=f"{znode_root}/locks")
         for number in range(200):
             sharder.get_queue().put(b"p%03d" % number)
             javas.put(b"j%03d" % number)

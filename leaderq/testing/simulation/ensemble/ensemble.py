@@ -28,7 +28,7 @@ class Ensemble:
 
     *Guarantees:* the same calls in the same order, with the same answers from what is passed in,
     lead to the same history. What a client is told is what real servers of this ``version`` would
-    tell: ``tests/integration/zookeeper/test_simulated_ensemble*.py`` compare them.
+    tell: ``tests/integration/zookeeper/test_simulated_ensemble.py`` compares them.
     *Not guaranteed:* four-letter words, quotas, containers, znodes with a time to live, SASL,
     reconfiguration and observers: leaderq uses none of these.
     """

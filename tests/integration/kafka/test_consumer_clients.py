@@ -1,4 +1,4 @@
-"""confluent-kafka behind the consumer contract."""
+"""Both client libraries behind the consumer contract."""
 
 from __future__ import annotations
 
@@ -8,19 +8,64 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from consumer_contract import ConsumerContract, Make, commit
+from consumer_contract import ConsumerContract, commit
+from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.connection import KafkaConnection
 
 from leaderq.errors import KafkaFenced
-from leaderq.testing import eventually
-
-pytest.importorskip(
-    "confluent_kafka", reason="the extra leaderq[confluent] is not installed", exc_type=ImportError
-)
-
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
+from leaderq.kafka.topics import create_topics
+from leaderq.testing import eventually
+
+
+@pytest.fixture
+def sent(monkeypatch) -> Counter[str]:
+    """How many requests of each kind kafka-python has sent."""
+    counts: Counter[str] = Counter()
+    send = KafkaConnection.send_request
+
+    def counted(connection: Any, request: Any, *more: Any, **words: Any) -> Any:
+        counts[type(request).__name__.removesuffix("Request")] += 1
+        return send(connection, request, *more, **words)
+
+    monkeypatch.setattr(KafkaConnection, "send_request", counted)
+    return counts
+
+
+class TestKafkaPythonConsumer(ConsumerContract):
+    """The contract, on kafka-python."""
+
+    factory = KafkaPythonConsumer
+
+    @pytest.fixture
+    def requests(self, sent) -> Any:
+        return {}, lambda _consumer: Counter(sent)
+
+    def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
+        self, make_consumer, kafka_broker, topic_name, monkeypatch
+    ):
+        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        consumer = make_consumer(topics=(f"{topic_name}-many",))
+        looks: Counter[str] = Counter()
+
+        def count(name: str) -> None:
+            look = getattr(SubscriptionState, name)
+
+            def counted(state: Any) -> Any:
+                looks[name] += 1
+                return look(state)
+
+            monkeypatch.setattr(SubscriptionState, name, counted)
+
+        for name in ("assigned_partitions", "missing_fetch_positions", "paused_partitions"):
+            count(name)
+        self.join(consumer)
+        assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+        assert looks["assigned_partitions"] > 0
+        assert max(looks.values()) < 100, dict(looks)
 
 
 class TestConfluentConsumer(ConsumerContract):
@@ -29,27 +74,18 @@ class TestConfluentConsumer(ConsumerContract):
     factory = ConfluentConsumer
 
     @pytest.fixture
-    def requests(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def requests(self, sent) -> Any:
         """Those of librdkafka, which its statistics tell, and those of the scout."""
         told: list[dict[str, Any]] = []
-        scouted: Counter[str] = Counter()
-        send = KafkaConnection.send_request
-
-        def counted(connection: Any, request: Any, *more: Any, **words: Any) -> Any:
-            scouted[type(request).__name__.removesuffix("Request")] += 1
-            return send(connection, request, *more, **words)
-
-        monkeypatch.setattr(KafkaConnection, "send_request", counted)
 
         def asked(consumer: Any) -> Counter[str]:
             told.clear()
             # The first may have been made before.
             eventually(
                 lambda: (consumer.poll(0.1, 1), len(told) >= 2)[1],
-                timeout_s=30,
                 message="statistics of the consumer come",
             )
-            counts = Counter(scouted)
+            counts = Counter(sent)
             for broker in told[-1]["brokers"].values():
                 counts.update(broker["req"])
             return counts
@@ -60,16 +96,14 @@ class TestConfluentConsumer(ConsumerContract):
         }, asked
 
     @pytest.mark.parametrize("partitions", [4, 1000, 4000, 10_000])
-    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(
-        self, partitions: int
-    ) -> None:
+    def test_a_quiet_broker_is_not_kept_busy_by_the_names_of_many_partitions(self, partitions):
         settings = ConsumerSettings("kafka:9092", ("topic",), "group", "member")
         connection = ConfluentConnection(settings.address, settings.security)
         wait_ms = consumer_options(settings, connection, partitions)["fetch.wait.max.ms"]
         assert 50 <= wait_ms <= 500
         assert partitions * 1000 / wait_ms <= 20_000
 
-    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer: Make) -> None:
+    def test_a_fenced_member_is_told_by_its_heartbeat_for_ever(self, make_consumer):
         first = self.join(make_consumer())
         self.join(make_consumer())
         with pytest.raises(KafkaFenced):
@@ -91,9 +125,7 @@ class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
     def factory(settings: ConsumerSettings) -> ConfluentConsumer:
         return ConfluentConsumer(replace(settings, commits_behind=True))
 
-    def test_records_are_read_while_a_commit_is_under_way(
-        self, make_consumer: Make, feed: Any, kafka_broker: Any
-    ) -> None:
+    def test_records_are_read_while_a_commit_is_under_way(self, make_consumer, feed, kafka_broker):
         feed(0, 40)
         consumer = self.join(make_consumer())
         eventually(
@@ -108,7 +140,7 @@ class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
             kafka_broker.thaw()
         assert under_way.done(30.0)
 
-    def test_no_commit_overtakes_the_one_before(self, make_consumer: Make) -> None:
+    def test_no_commit_overtakes_the_one_before(self, make_consumer):
         consumer = self.join(make_consumer())
         held = consumer.assigned()
         first, second = dict.fromkeys(held, 7), dict.fromkeys(held, 3)

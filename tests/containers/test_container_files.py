@@ -1,5 +1,6 @@
 """``docker-compose.yml`` as both kinds of Compose see it, and what an operator may copy from it
-without thinking.
+without thinking; the image's recipe: what hadolint has to say, and what must be so whatever it
+says.
 """
 
 from __future__ import annotations
@@ -7,6 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ from typing import Any
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
+DOCKERFILE = CHECKOUT / "Dockerfile"
 COMPOSE_FILE = CHECKOUT / "docker-compose.yml"
 OLD_SCHEMA = Path(__file__).parent / "schemas" / "compose-1.29.2.json"
 PORTS = {
@@ -42,7 +47,7 @@ def composed() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def services(composed: dict[str, Any]) -> dict[str, Any]:
+def services(composed) -> dict[str, Any]:
     found: dict[str, Any] = composed["services"]
     return found
 
@@ -116,3 +121,55 @@ def test_the_guardian_is_process_1_of_a_candidate(services):
 def test_the_image_has_the_version_of_the_package(services):
     version = re.search(r"^version = (\S+)$", (CHECKOUT / "setup.cfg").read_text(), re.MULTILINE)
     assert services["candidate"]["image"] == f"leaderq-demo:{version[1]}"
+
+
+# -- Dockerfile
+
+
+@pytest.fixture(scope="module")
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
+
+
+def test_hadolint_has_nothing_to_say():
+    hadolint = Path(sys.executable).parent / "hadolint"
+    found = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
+    if found is None and not os.environ.get("CI"):
+        pytest.skip("hadolint is not installed here; pip install -e '.[dev]'")
+    assert found is not None
+    done = subprocess.run([found, str(DOCKERFILE)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_it_does_not_run_as_root(instructions):
+    users = [value for name, value in instructions if name == "USER"]
+    assert len(users) == 1
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[0])
+
+
+def test_no_shell_stands_between_signals_and_the_program(instructions):
+    given = dict(instructions)
+    assert json.loads(given["ENTRYPOINT"]) == ["leaderq"]
+    assert json.loads(given["CMD"]) == ["--help"]
+
+
+def test_what_is_copied_is_let_in_and_secrets_are_not(instructions):
+    lines = [
+        line
+        for line in (CHECKOUT / ".dockerignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert lines[0] == "*"
+    let_in = {line[1:] for line in lines if line.startswith("!")}
+    copied = [
+        value.split()[:-1]
+        for name, value in instructions
+        if name == "COPY" and "--from" not in value
+    ]
+    sources = {source for each in copied for source in each}
+    assert sources <= let_in | {"examples"}
+    assert not [line for line in let_in if line.startswith(".")]
+    for source in sources:
+        assert (CHECKOUT / source).exists()
