@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import urllib.request
 from contextlib import closing
@@ -45,12 +44,6 @@ from leaderq.singular import SingularUpdateQueue
 
 PAGE = Path(__file__).parents[3] / "docs" / "design" / "observability.md"
 ME = ("c", "a")
-IMPORTS = """
-import sys, leaderq, leaderq.cli.run, leaderq.running.runner, leaderq.running.stages
-import leaderq.config, leaderq.observability.figures, leaderq.observability.logging
-ours = {"leaderq.observability.http", "leaderq.observability.metrics", "http.server"}
-print([name for name in sys.modules if name in ours or name.startswith("prometheus_client")])
-"""
 HAPPENED = [
     TermBegan(*ME, 7, False),
     StageBegan(*ME, 7, Stage.INAUGURATION),
@@ -272,9 +265,3 @@ def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):
     reply = Metrics(Health(events, lambda: LEADER)).route()._route()
     assert reply.status == 501
     assert reply.body == "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
-
-
-def test_what_runs_a_career_imports_nothing_of_http_or_metrics():
-    command = [sys.executable, "-c", IMPORTS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

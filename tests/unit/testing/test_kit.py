@@ -57,11 +57,8 @@ def test_all_records_are_handled_in_batches_and_committed():
 def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(on_error, skipped, letters, left):
     given = records("clicks", [b"?", b"8", b"9"])
     driven = drive(adding(on_error=on_error, max_records=3), given, may_fail=True)
-    assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (
-        skipped,
-        letters,
-        left,
-    )
+    counts = [*map(len, (driven.skipped, driven.dead_letters, driven.left))]
+    assert counts == [skipped, letters, left]
     assert (driven.reason is Reason.FAILED) is bool(left)
 
 

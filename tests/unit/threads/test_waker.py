@@ -141,16 +141,14 @@ def test_a_task_is_woken_by_any_thread_and_not_once_its_loop_is_closed():
     assert asyncio.run(waiting()).wake() is False
 
 
-def test_a_time_out_is_at_least_0():
-    assert (bounded_s(-1), bounded_s(0.5)) == (0.0, 0.5)
-
-
 POLICY = Retry(first_s=0.5, most_s=3.0, jitter=0.5)
 
 
-def test_by_default_it_is_tried_again_for_ever_from_50_ms_to_a_minute():
+def test_it_is_tried_again_for_ever_from_50_ms_to_a_minute_unless_attempts_are_counted():
     assert Retry() == Retry(None, 0.05, 60.0, 2.0, 0.5)
+    assert not Retry().is_exhausted(1_000_000)
     assert Retry(attempts=1).is_exhausted(1)
+    assert [Retry(attempts=3).is_exhausted(failures) for failures in (2, 3, 4)] == [0, 1, 1]
 
 
 def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure():
@@ -173,15 +171,6 @@ def test_a_delay_never_shrinks_with_failures_and_stays_within_its_bounds(
     assert first_s <= full_s <= policy.most_s
     assert full_s <= policy.delay_s(failures + 1, 0)
     assert full_s * (1 - jitter) <= policy.delay_s(failures, chance) <= full_s
-
-
-def test_it_is_given_up_after_so_many_failures_or_never():
-    assert [Retry(attempts=3).is_exhausted(failures) for failures in (2, 3, 4)] == [
-        False,
-        True,
-        True,
-    ]
-    assert not Retry().is_exhausted(1_000_000)
 
 
 @pytest.mark.parametrize(
