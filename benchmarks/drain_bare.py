@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from leaderq.base.clock import now_s
-from leaderq.config.settings import BY_NAME
+from leaderq.cli.run import GC_THRESHOLD
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import consumer_options as confluent_consumer_options
 from leaderq.kafka.clients.confluent_producer import producer_options as confluent_producer_options
@@ -90,7 +90,7 @@ class Stopwatch:
 def collecting_seldom() -> Iterator[None]:
     """As ``leaderq run`` has it."""
     before = gc.get_threshold()
-    gc.set_threshold(BY_NAME["gc_threshold"].default, *before[1:])
+    gc.set_threshold(GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ from leaderq.cli.connecting import (
     views,
 )
 from leaderq.cli.options import CONNECTION, JSON, YES, Given, needs_yes, number, switch, verb
-from leaderq.cli.output import Shade, redrawn, say, shaded, write_json, write_rows, write_table
+from leaderq.cli.output import Shade, say, shaded, write_json, write_rows, write_table
 from leaderq.config import Section, Settings
 from leaderq.errors import ConfigurationError, CorruptRecord
 
@@ -77,7 +77,6 @@ _FILTERS = (
 
 @verb(
     switch("--partitions", help="list the drained partitions, with the lag of each"),
-    switch("-w", "--watch", help="refresh every second, until Ctrl-C"),
     *_FILTERS,
     JSON,
     *_ANY,
@@ -96,7 +95,6 @@ def status(given: Given) -> ExitCode:
 
     \b
     Examples:
-      leaderq status --watch
       leaderq status --career ad-billing --partitions
       leaderq status --career 'team-*' --failing
       leaderq status --leaderless --json | jq -r '"\\(.career): \\(.why)"'
@@ -104,22 +102,13 @@ def status(given: Given) -> ExitCode:
     """
     settings = given.settings
     with connected(given) as session:
-
-        def look() -> list[CareerState]:
-            found = career_states(session, settings.root, known_careers(session, settings))
-            for one in found:
-                if one.view is None:
-                    raise CorruptRecord(str(one.problem))
-                if one.problem:  # the other careers, and who leads this one, are shown
-                    say(f"leaderq: {one.problem}")
-            return found
-
-        def show(found: list[CareerState]) -> None:
-            _write_states(found, given)
-
-        found = redrawn(look, show) if given.watch else look()
-        if not given.watch:
-            show(found)
+        found = career_states(session, settings.root, known_careers(session, settings))
+    for one in found:
+        if one.view is None:
+            raise CorruptRecord(str(one.problem))
+        if one.problem:  # the other careers, and who leads this one, are shown
+            say(f"leaderq: {one.problem}")
+    _write_states(found, given)
     led = (one.view is not None and (one.view.leader or one.view.repaired) for one in found)
     return ExitCode.OK if settings.career is None or all(led) else ExitCode.NO_LEADER
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from leaderq.producing.journal.inspection import JournalView, SegmentView, entri
 _DIRECTORY = click.Argument(["directory"], metavar="DIR", type=click.Path(path_type=Path))
 _SET_ASIDE = "set aside"
 _SINK_S = 10.0
+_AWAY_S = 60.0
 _PAUSE_S = 0.2
 
 
@@ -292,14 +293,6 @@ def truncate(given: Given) -> None:
         show_default=True,
         help="client library",
     ),
-    switch("--raw", help="send each record's bytes as the value, whatever they are"),
-    number(
-        "--away-s",
-        "give up once Kafka has taken nothing for this long",
-        least=0.1,
-        default=60.0,
-        metavar="SECONDS",
-    ),
     _DIRECTORY,
     JSON,
     Section.KAFKA,
@@ -310,9 +303,9 @@ def send(given: Given) -> None:
 
     Use this on a host whose program will not start again. Each record is acknowledged in the
     journal when Kafka has confirmed it. Ctrl-C or SIGTERM stops it after the present batch, a
-    second signal at once. Run it again then: it continues where it stopped. Records that Kafka had
-    not confirmed when it was stopped or killed may arrive twice. Refused while a process has the
-    journal open.
+    second signal at once; once Kafka has taken nothing for a minute, it gives up. Run it again
+    then: it continues where it stopped. Records that Kafka had not confirmed when it was stopped or
+    killed may arrive twice. Refused while a process has the journal open.
 
     It stops at a record that is not one for Kafka, and keeps it. Only the program itself can send
     requests that its own codec has written. Expired records are not sent, and damaged ones cannot
@@ -336,8 +329,7 @@ def send(given: Given) -> None:
         open_timeout_s=settings.connect_timeout_s,
     )
     with Journal(given.directory) as journal, Stopping() as stopping:
-        decode = bytes if given.raw else PLAIN.deserialize
-        work = JournalSending(journal, sink, decode, given.away_s, stopping)
+        work = JournalSending(journal, sink, stopping)
         try:
             work.run()
         finally:
@@ -357,23 +349,15 @@ class JournalSending:
     before the next batch.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        sink: Sink,
-        decode: Callable[[bytes], Any],
-        away_s: float,
-        stopping: Stopping,
-    ) -> None:
-        self._journal, self._sink, self._decode = journal, sink, decode
-        self._away_s, self._stopping = away_s, stopping
+    def __init__(self, journal: Journal, sink: Sink, stopping: Stopping) -> None:
+        self._journal, self._sink, self._stopping = journal, sink, stopping
         self.sent = self.expired = 0
 
     def run(self) -> None:
         """Send until the journal has no further records.
 
         :raises ConfigurationError: a record is not one for Kafka.
-        :raises SinkAway: Kafka has taken nothing for ``away_s``.
+        :raises SinkAway: Kafka has taken nothing for a minute.
         :raises SinkBroken: the sink cannot go on.
         :raises KeyboardInterrupt: a signal came.
         """
@@ -386,8 +370,8 @@ class JournalSending:
                 self._stopping.check()
                 rest = self._given(left)
                 if len(rest) == len(left):
-                    if clock.now_s() > heard_s + self._away_s:
-                        raise SinkAway(f"Kafka has taken nothing for {self._away_s:g} s")
+                    if clock.now_s() > heard_s + _AWAY_S:
+                        raise SinkAway(f"Kafka has taken nothing for {_AWAY_S:g} s")
                     with self._stopping.safely():
                         clock.sleep(_PAUSE_S)
                 else:
@@ -405,7 +389,7 @@ class JournalSending:
                 self.expired += self._journal.ack(record.id)
                 continue
             try:
-                found.append((record.id, self._decode(record.payload)))
+                found.append((record.id, PLAIN.deserialize(record.payload)))
             except CorruptRecord as exc:
                 return found, _not_for_kafka(record.id, exc)
         return found, None
@@ -434,5 +418,5 @@ class JournalSending:
 def _not_for_kafka(number: int, error: BaseException) -> ConfigurationError:
     return ConfigurationError(
         f"record id={number} cannot be sent, and is kept: {error}. Only the program "
-        f"that wrote it can; or give --raw; or discard it: leaderq journal truncate --to {number}"
+        f"that wrote it can; or discard it: leaderq journal truncate --to {number}"
     )

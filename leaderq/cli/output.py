@@ -14,19 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from leaderq.admin.text import harmless
-from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.observability.logging import configure
 
-T = TypeVar("T")
 _SAMPLE = 100
 _GAP = "  "
-_REDRAW_S = 1.0
 
 
 class Shade(Enum):
@@ -147,21 +144,6 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-def redrawn(look: Callable[[], T], show: Callable[[T], None]) -> T:
-    """Call ``look`` and ``show`` every second, until Ctrl-C; return the last result of ``look``."""
-    seen = look()
-    try:
-        while True:
-            if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-                click.clear()
-            show(seen)
-            sys.stdout.flush()
-            clock.sleep(_REDRAW_S)
-            seen = look()
-    except KeyboardInterrupt:
-        return seen
 
 
 @contextmanager

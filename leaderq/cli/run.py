@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 Careers = Sequence[tuple[Settings, ILeaderCareer]]
 Wanted = tuple["str | None", str]  # the name, if it is not to be that of the class; and the class
 _OWN_ID = new_candidate_id()  # one for all careers of the process
+GC_THRESHOLD = 50_000
 _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCESS)
 
 
@@ -103,7 +104,7 @@ def run(given: Given) -> int:
     link = GuardianLink.from_environment()
     classes = _all_checked(given, wanted)
     settings = classes[0][1]
-    _collect_seldom(settings.gc_threshold)
+    _collect_seldom()
     configure(settings.log_format, settings.log_level, settings.log_config)
     if link is not None:
         link.use_servers(settings.zookeeper, zookeeper_security(settings))
@@ -417,17 +418,16 @@ def _made(classes: Iterable[tuple[str, Settings, type[ILeaderCareer]]]) -> Caree
     return made
 
 
-def _collect_seldom(threshold: int) -> None:
-    """Let Python's garbage collector run only after ``threshold`` new objects, if it runs sooner
-    now.
+def _collect_seldom() -> None:
+    """Let Python's garbage collector run only after 50,000 new objects, if it runs sooner now.
 
     Batches of records are thousands of objects that live for milliseconds and hold no cycle. With
     the usual threshold of 700, a drain spends up to half of its time looking at them in vain. A
     library must leave that to the program; here, leaderq is the program.
     """
     young, *others = gc.get_threshold()
-    if 0 < young < threshold:
-        gc.set_threshold(threshold, *others)
+    if 0 < young < GC_THRESHOLD:
+        gc.set_threshold(GC_THRESHOLD, *others)
 
 
 def _work(careers: Careers, link: GuardianLink | None, *, leaves: bool = False) -> int:

@@ -258,9 +258,6 @@ class Settings:
     guardian: bool = setting(
         True, kinds.SWITCH, _PROCESS,
         "keep a parent process that frees leadership at once after a crash")
-    gc_threshold: int = setting(
-        50_000, kinds.count(0, 1_000_000_000), _PROCESS,
-        "objects made before Python's garbage collector looks; 0: Python's own threshold")
     http: str | None = setting(
         None, kinds.LISTENING, _PROCESS,
         "serve /livez, /readyz, /leader, /status and /metrics here; a port alone: this host only")

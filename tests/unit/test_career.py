@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from terms import open_term
+from test_arguments import coroutine, generator, plain
 
 from leaderq import LeaderCareer
 from leaderq.career import career_problems, check_career
@@ -17,18 +18,6 @@ from leaderq.kafka import KafkaLeaderCareer, dead_letter
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 from leaderq.zookeeper import Session
-
-
-async def coroutine(*_given: Any) -> None:
-    pass
-
-
-def generator(*_given: Any) -> Any:
-    yield 1
-
-
-def plain(*_given: Any) -> None:
-    pass
 
 
 class Work(LeaderCareer):

@@ -7,10 +7,6 @@ demo runs the example, not a copy of it.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
 from leaderq.base.exits import ExitCode
 from leaderq.cli.options import Given, number, switch, verb
 from leaderq.cli.output import quiet
@@ -20,18 +16,7 @@ _FEWEST = 500  # with fewer, some leader would find nothing to bill
 
 
 @verb(
-    click.Option(
-        ["--input", "input_file"],
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="access log to feed; default: one is made up",
-    ),
-    number(
-        "--records",
-        "how many records to feed; a shorter input is repeated",
-        least=_FEWEST,
-        default=_RECORDS,
-    ),
+    number("--records", "how many records to feed", least=_FEWEST, default=_RECORDS),
     switch("--keep", help="keep the ledger and all logs, and say where"),
 )
 def demo(given: Given) -> int:
@@ -48,10 +33,10 @@ def demo(given: Given) -> int:
     \b
     Examples:
       leaderq demo
-      leaderq demo --input access.log --records 20000 --keep
+      leaderq demo --records 20000 --keep
     """
     quiet()
     from leaderq.cli.demo.show import Show  # brings in everything; --help needs none of it
 
-    outcome = Show(given.input_file, given.records, keep=given.keep).run()
+    outcome = Show(given.records, keep=given.keep).run()
     return ExitCode.FAILED if outcome.problems else ExitCode.OK

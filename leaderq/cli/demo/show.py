@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from leaderq import connect
 from leaderq.base import clock
 from leaderq.cli.demo.ad_billing.audit import audit, entries_of, reading
+from leaderq.cli.demo.ad_billing.traffic import generated
 from leaderq.cli.demo.report import Change, Outcome, Screen, figures, spans, verdict, write_changes
 from leaderq.cli.demo.stage import (
     CAREER,
@@ -30,7 +30,6 @@ from leaderq.cli.demo.stage import (
     Feeding,
     Pace,
     StoodStill,
-    choose,
     interrupt_once,
     refuse_used_servers,
     shield,
@@ -256,12 +255,11 @@ def status(view: View, fed: int, billed: int, rate: float, now: float) -> list[s
 
 
 class Show:
-    """One demo. It feeds ``records`` lines of ``input_file`` (``None``: made up). ``keep``: keep
-    the ledger and the logs.
+    """One demo. It feeds ``records`` lines of an access log. ``keep``: keep the ledger and the
+    logs.
     """
 
-    def __init__(self, input_file: Path | None, records: int, *, keep: bool) -> None:
-        self._origin, self._lines = choose(input_file, records)
+    def __init__(self, records: int, *, keep: bool) -> None:
         self._records = records
         self._keep = keep
         self._screen = Screen()
@@ -292,7 +290,7 @@ class Show:
         return outcome
 
     def _played(self, folder: DemoFolder) -> Outcome:
-        fed = f"{self._records:,} records, {self._origin}"
+        fed = f"{self._records:,} records, lines made up with the skew of a real access log"
         self._screen.tell(f"starting ZooKeeper and Kafka; to be fed: {fed}")
         pair = ServerPair(progress=self._screen.tell)
         # Before the servers are started, because it may take long the first time, and can be
@@ -317,7 +315,7 @@ class Show:
         observer, operator = Observer(session, CAREER), Operator(session, CAREER)
         refuse_used_servers(pair, observer)
         pace = Pace(self._records, FEEDING_S)
-        feeding = Feeding(pair.kafka_address, TOPIC, self._lines, pace)
+        feeding = Feeding(pair.kafka_address, TOPIC, generated(self._records), pace)
         stack.callback(feeding.stop)
         stage = DemoStage(self._screen, folder.ledger, observer, operator, feeding, servers)
         stack.callback(stage.stop_contenders)

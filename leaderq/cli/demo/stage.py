@@ -29,7 +29,6 @@ from leaderq.career import career_name
 from leaderq.cli.demo.ad_billing.audit import reading
 from leaderq.cli.demo.ad_billing.billing import LEDGER_VARIABLE, AdBilling
 from leaderq.cli.demo.ad_billing.feed import PARTITIONS, Feed, numbered
-from leaderq.cli.demo.ad_billing.traffic import generated, read
 from leaderq.cli.demo.report import Screen
 from leaderq.election import Observer, Operator
 from leaderq.errors import ConfigurationError, LeaderqError
@@ -200,22 +199,6 @@ class Contender:
             self.wait(1.0)
         if self._process is not None:
             self._process.end(grace_s=0)
-
-
-def choose(path: Path | None, records: int) -> tuple[str, Iterator[str]]:
-    """Return where the lines come from, as a phrase, and ``records`` lines: those of ``path``, or
-    made up if it is ``None``.
-
-    :raises ConfigurationError: the file cannot be read, or is empty.
-    """
-    if path is None:
-        return "lines made up with the skew of a real access log", generated(records)
-    try:
-        return f"the lines of {path}", read(path, records)
-    except (OSError, ValueError) as exc:
-        raise ConfigurationError(
-            f"--input {str(path)!r} cannot be used: {exc}; name a file with lines of an access log"
-        ) from exc
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from leaderq.cli import ensemble
 from leaderq.cli.doctor import judge_dead_letters, judge_topic
 from leaderq.cli.ensemble import ServerView, judge_servers, judge_tick, view_of
 from leaderq.cli.finding import Verdict
-from leaderq.cli.output import Shade, redrawn, shaded, write_table
+from leaderq.cli.output import Shade, shaded, write_table
 from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import item_json
@@ -346,21 +346,6 @@ def test_a_server_that_is_not_there_is_told_so():
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         assert view_of("127.0.0.1", port) == ServerView(f"127.0.0.1:{port}", None)
-
-
-@pytest.mark.parametrize(("term", "clears"), [("xterm", True), ("dumb", False)])
-def test_a_terminal_that_cannot_be_cleared_is_not(terminal, monkeypatch, capsys, term, clears):
-    terminal(80)
-    monkeypatch.setenv("TERM", term)
-    shown = []
-
-    def show(seen):
-        shown.append(seen)
-        raise KeyboardInterrupt
-
-    assert redrawn(lambda: 1, show) == 1
-    assert shown == [1]
-    assert ("\x1b[2J" in capsys.readouterr().out) is clears
 
 
 def test_replicas_and_those_in_sync_are_told_of_one_partition():

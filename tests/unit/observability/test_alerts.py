@@ -12,18 +12,19 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_health import FOLLOWER, LEADER, TERM
+from test_metrics import Scraped
 
 from leaderq.events import (
     BudgetMissed,
     CareerError,
     DrainProgress,
     DrainStalled,
-    EventBus,
     RecordSkipped,
     SessionChanged,
     TermBegan,
@@ -33,8 +34,7 @@ from leaderq.observability import figures
 from leaderq.observability.alerts import ALERTS, rule_file, selected
 from leaderq.observability.dashboard import SECTIONS, dashboard
 from leaderq.observability.figures import FigureSource, QueueFigures, offer_figures
-from leaderq.observability.health import Health
-from leaderq.observability.metrics import TABLE, Metrics
+from leaderq.observability.metrics import TABLE
 
 promtool = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(promtool is None, reason="needs promtool (Debian: prometheus)")
@@ -55,13 +55,7 @@ DEPLOYED = Path(__file__).parents[3] / "docs" / "deploy"
 prometheus_client: Any = pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
 
 
-class Process:
-    """One process with a candidate of career *c*, as a scrape sees it."""
-
-    def __init__(self, state: Any) -> None:
-        self.state, self.events = state, EventBus()
-        self.registry = prometheus_client.CollectorRegistry()
-        self.registry.register(Metrics(Health(self.events, lambda: self.state)))
+Process = partial(Scraped, prometheus_client)
 
 
 def _figures_of(source: FigureSource) -> list[str]:
@@ -97,7 +91,7 @@ class Scrapes:
         """The leader is in this state."""
         self.running["a"].state = state
 
-    def take_over(self, **by: Process) -> None:
+    def take_over(self, **by: Scraped) -> None:
         """The leader was killed, and another process leads."""
         self.running = by or {"b": self.running["b"]}
         ((name, process),) = self.running.items()

@@ -8,7 +8,7 @@ import sqlite3
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -128,17 +128,7 @@ def test_offsets_in_a_database_say_where_to_read_on(tmp_path):
     assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
 
 
-class Endless(LeaderCareer):
-    units = 0
-
-    def execute(self, term: Any) -> None:
-        self.units += 1
-        term.wait(self.pause_s)
-
-    pause_s: ClassVar[float] = 1.0
-
-
-class Failing(Endless):
+class Failing(LeaderCareer):
     handed_over: Any = None
 
     def execute(self, term: Any) -> None:
