@@ -5,7 +5,7 @@ import threading
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import QueueClosed
@@ -192,6 +192,7 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60)
+@example([("try", 2, 30), ("try", 3, 30), ("try", 1, 0)])  # exactly what there is room for
 @given(STEPS)
 def test_it_does_what_a_line_of_people_before_a_door_does(steps):
     capacity = Capacity(5, 60)
@@ -226,6 +227,14 @@ def test_it_does_what_a_line_of_people_before_a_door_does(steps):
     for asker in line:
         assert not asker.is_in()
         assert isinstance(asker.answer, QueueClosed)
+
+
+def test_one_item_without_bytes_is_taken_unless_said_otherwise():
+    capacity = Capacity(5, 100)
+    capacity.take()
+    assert (capacity.items, capacity.bytes) == (1, 0)
+    capacity.release()
+    assert (capacity.items, capacity.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize(("items", "size"), [(1, 0), (0, 7), (1, 7)])
