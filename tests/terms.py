@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leaderq.base.clock import now_s
+from leaderq.errors import Deposed
 from leaderq.term import OpenTerm
 
 
@@ -17,3 +18,11 @@ def open_term(number: int = 1, *, lasts_s: float = 60.0, **fields: Any) -> OpenT
         "deadline": now_s() + lasts_s,
     }
     return OpenTerm(number=number, **{**made, "write": lambda _, ops: [*ops], **fields})
+
+
+def is_on(term: OpenTerm) -> bool:
+    try:
+        term.check()
+    except Deposed:
+        return False
+    return True

@@ -26,7 +26,7 @@ from leaderq.observability.http import HttpReply, InBackground
 from leaderq.threads import primitives
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client import Metric
 
 BUCKETS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
 _NOT_INSTALLED = "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"
@@ -215,13 +215,11 @@ class Metrics:
     def __init__(self, *careers: Health) -> None:
         self._careers = [_CareerCounts(health) for health in careers]
 
-    def route(self, registry: CollectorRegistry | None = None) -> InBackground:
-        """A route for an :class:`~leaderq.observability.http.HttpEndpoint`. It answers 501 if
-        ``prometheus_client`` is not installed.
-
-        ``registry``: by default that of ``prometheus_client``.
+    def route(self) -> InBackground:
+        """A route for an :class:`~leaderq.observability.http.HttpEndpoint`, of all that the
+        registry of ``prometheus_client`` has. It answers 501 if that is not installed.
         """
-        registered: list[CollectorRegistry] = []
+        registered: list[Metrics] = []
 
         def scrape() -> HttpReply:
             try:
@@ -229,10 +227,9 @@ class Metrics:
             except ImportError:
                 return HttpReply(501, _NOT_INSTALLED)
             if not registered:
-                chosen = client.REGISTRY if registry is None else registry
-                chosen.register(self)
-                registered.append(chosen)
-            return HttpReply(200, client.generate_latest(registered[0]), client.CONTENT_TYPE_LATEST)
+                client.REGISTRY.register(self)
+                registered.append(self)
+            return HttpReply(200, client.generate_latest(), client.CONTENT_TYPE_LATEST)
 
         return InBackground(scrape)
 

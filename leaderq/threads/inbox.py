@@ -144,12 +144,12 @@ class Inbox(Generic[M]):
         self._closed = error
         self._permit = _no_permit
 
-    def take_all(self, into: list[Any], most: float = 1, timeout_s: float | None = None) -> None:
-        """Wait at most ``timeout_s`` seconds for an item. Append it to ``into``, and then the items
-        that wait after it, until ``into`` has ``most`` items or ends with ``STOP``.
+    def take_all(self, into: list[Any], most: float) -> None:
+        """Wait for an item. Append it to ``into``, and then the items that wait after it, until
+        ``into`` has ``most`` items or ends with ``STOP``.
         """
+        into.append(self.take())
         try:
-            into.append(self.take(True, timeout_s))
             while len(into) < most and into[-1] is not STOP:
                 into.append(self._items.get_nowait())
         except primitives.Empty:

@@ -64,10 +64,10 @@ class Backoff:
         self.retry = retry
         self.failures = 0
 
-    def next_s(self, chance: float | None = None) -> float:
+    def next_s(self) -> float:
         """Count one more failure; return the seconds to wait before the next attempt."""
         self.failures += 1
-        return self.retry.delay_s(self.failures, chance)
+        return self.retry.delay_s(self.failures)
 
     def reset(self) -> None:
         """Forget all failures, because an attempt has succeeded."""

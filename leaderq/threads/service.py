@@ -17,7 +17,6 @@ from leaderq.threads.waker import Waker, bounded_s
 log = logging.getLogger(__name__)
 Run = Callable[["Service"], object]
 Step = Callable[[], float | None]
-OnFailure = Callable[[BaseException], object] | None
 _STRUCK_S = 0.01
 
 
@@ -26,21 +25,19 @@ class Service:
 
     Guarantees: ``run`` is called at most once, however many threads call ``start``. After ``stop``
     has returned ``True``, ``run`` is not running and never will be. What ``run`` raises, of any
-    kind, is logged, kept in ``error`` and given to ``on_failure``, on the service's thread.
+    kind, is logged and kept in ``error``.
     Not guaranteed: that ``run`` ends, if it looks neither at ``wait`` nor at ``is_stopping``.
     """
 
-    def __init__(self, name: str, run: Run, *, on_failure: OnFailure = None) -> None:
+    def __init__(self, name: str, run: Run) -> None:
         self.name = name
         self.error: BaseException | None = None
         self.is_stopping = False
         """Whether ``stop`` was called."""
         self._run = run
-        self._on_failure = on_failure
         self._waker = Waker()
-        self._unclaimed = (
-            primitives.Lock()
-        )  # taken by the one call that starts the thread, for good
+        # Taken by the one call that starts the thread, for good.
+        self._unclaimed = primitives.Lock()
         self._thread: primitives.Thread | None = None
 
     @classmethod
@@ -159,8 +156,3 @@ class Service:
         except BaseException as error:  # whatever ends this thread has to be known
             self.error = error
             log.exception("background thread failed name=%s", self.name)
-            try:
-                if self._on_failure is not None:
-                    self._on_failure(error)
-            except BaseException:
-                log.exception("failure callback of a background thread failed name=%s", self.name)

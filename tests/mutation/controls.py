@@ -537,9 +537,9 @@ who awaits a handler that raises StopIteration waits for ever
 -        if isinstance(error, StopIteration):
 +        if False:
 
-= threads/listeners.py unit/test_events.py
+= threads/listeners.py unit/threads/test_listeners_of_threads.py
 a listener that exits takes the leader along
-@test_what_a_listener_raises_reaches_neither_the_publisher_nor_the_other_listeners
+@test_a_listener_that_raises_is_logged_and_the_others_still_hear
 -        except BaseException as error:
 +        except Exception as error:
 """  # noqa: E501

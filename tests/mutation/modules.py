@@ -30,7 +30,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.zookeeper.writing.in_flight": _tests("zookeeper/test_in_flight_limit.py"),
     "leaderq.threads.retry": _tests("threads/test_waker.py"),
     "leaderq.threads.capacity": _tests("threads/test_capacity.py"),
-    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py", "test_events.py"),
+    "leaderq.threads.listeners": _tests("threads/test_listeners_of_threads.py"),
     "leaderq.threads.waker": _tests("threads/test_waker.py"),
     "leaderq.coalescing.automaton": _tests(
         "coalescing/test_coalescing_rules.py", "coalescing/test_coordinator_model.py"

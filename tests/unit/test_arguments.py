@@ -15,13 +15,13 @@ from leaderq.base import arguments as args
 from leaderq.errors import ConfigurationError
 
 
-def plain() -> None: ...
+def plain(*_given: Any) -> None: ...
 
 
-async def coroutine() -> None: ...
+async def coroutine(*_given: Any) -> None: ...
 
 
-def generator() -> Any:
+def generator(*_given: Any) -> Any:
     yield
 
 

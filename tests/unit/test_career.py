@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from terms import open_term
+from test_arguments import coroutine, generator, plain
 
 from leaderq import LeaderCareer
 from leaderq.career import career_problems, check_career
@@ -17,18 +18,6 @@ from leaderq.kafka import KafkaLeaderCareer, dead_letter
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 from leaderq.zookeeper import Session
-
-
-async def coroutine(*_given: Any) -> None:
-    pass
-
-
-def generator(*_given: Any) -> Any:
-    yield 1
-
-
-def plain(*_given: Any) -> None:
-    pass
 
 
 class Work(LeaderCareer):
@@ -51,27 +40,20 @@ def test_a_method_that_does_nothing_when_called_is_refused(name, written):
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "call"),
+    ("name", "written", "passed"),
     [
-        ("execute", lambda self: None, "(term); write def execute(self, term)"),
-        ("execute", lambda self, term, more: None, "(term); write def execute(self, term)"),
-        ("prepare", lambda self, term: None, "(); write def prepare(self)"),
-        (
-            "handle",
-            lambda self, record: None,
-            "(records, term); write def handle(self, records, term)",
-        ),
-        (
-            "handle_record",
-            lambda: None,
-            "(record, term); write def handle_record(self, record, term)",
-        ),
+        ("execute", lambda self: None, ["term"]),
+        ("execute", lambda self, term, more: None, ["term"]),
+        ("prepare", lambda self, term: None, []),
+        ("handle", lambda self, record: None, ["records", "term"]),
+        ("handle_record", lambda: None, ["record", "term"]),
     ],
 )
-def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(name, written, call):
+def test_a_method_that_cannot_be_called_with_what_leaderq_passes_is_refused(name, written, passed):
     with pytest.raises(ConfigurationError) as refused:
         check_career(type("Wrong", (Drain,), {name: written}))
-    assert f"{name} of Wrong is called with {call}" in str(refused.value)
+    remedy = f"write def {name}({', '.join(['self', *passed])})"
+    assert f"{name} of Wrong is called with ({', '.join(passed)}); {remedy}" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -178,14 +160,3 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 def test_whoever_takes_a_function_refuses_what_is_none(place, given):
     with pytest.raises(ConfigurationError):
         TAKEN[place](given)
-
-
-class Options(LeaderCareer):
-    size: ClassVar[int] = 1
-
-    def execute(self, term: Any) -> None:
-        pass
-
-
-def test_a_plain_career_passes():
-    check_career(Options)

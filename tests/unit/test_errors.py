@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import leaderq
-from leaderq.errors import LeaderqError, NoNode, Reason
+from leaderq.errors import LeaderqError, Reason
 from leaderq.kafka import Record
 
 GIVEN: dict[str, Any] = {
@@ -74,8 +74,3 @@ def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind):
         assert repr(again.__dict__) == repr(error.__dict__)
         with pytest.raises(kind):
             raise again
-
-
-def test_what_it_says_and_knows_is_there_in_the_other_process():
-    again = pickle.loads(pickle.dumps(NoNode("no znode /a", path="/a", index=2)))
-    assert (str(again), again.path, again.index) == ("no znode /a", "/a", 2)

@@ -27,7 +27,13 @@ import leaderq
 from leaderq.base import chance, clock, host
 from leaderq.threads import PerThread, primitives
 
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(leaderq.__file__).parent
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -234,26 +240,37 @@ def test_an_unknown_name_is_an_attribute_error_as_in_any_module(package):
 
 
 def test_importing_loads_nothing():
-    program = f"""
-import sys
-from importlib import import_module
-for package in {LAZY}:
-    import_module(package)
-loaded = [name for name in sys.modules if name.startswith("leaderq.")]
-print([name for name in loaded if name not in {(*LAZY, "leaderq.base", "leaderq.base.lazy")}])
-"""
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
+    done = run("-c", f"import {', '.join(LAZY)}, sys; print(*sys.modules)")
+    loaded = {name for name in done.stdout.split() if name.startswith("leaderq")}
+    assert loaded == {*LAZY, "leaderq.base", "leaderq.base.lazy"}
+
+
+NOT_LOADED = [
+    ("from leaderq import AsyncLeaderCareer, AsyncTerm, LeaderCareer", "asyncio"),
+    ("import leaderq; leaderq.schedule(every_s=1)", "cronsim"),
+    ("from leaderq.cli import main; main(['--help'])", "kazoo kafka logging leaderq.cli.run"),
+    (
+        "import leaderq.cli.run, leaderq.running.runner, leaderq.observability.logging",
+        "leaderq.observability.http leaderq.observability.metrics http.server prometheus_client",
+    ),
+    (
+        "import leaderq.kafka.career, leaderq.dyno.worker, leaderq.queues.recipes,"
+        " leaderq.running.runner",
+        "opentelemetry",
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "unused"), NOT_LOADED)
+def test_a_program_loads_nothing_that_it_does_not_use(program, unused):
+    done = run("-c", f"{program}; import sys; print(*sys.modules, file=sys.stderr)")
+    assert done.returncode == 0
+    assert set(done.stderr.split()) & set(unused.split()) == set()
 
 
 # -- what a user installs: a source distribution that can be tested, on a system that is supported
 
-ROOT = Path(__file__).parents[2]
 OF_THE_REPOSITORY = {".ci/run", ".dockerignore", ".gitignore"}
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

@@ -6,35 +6,17 @@ import threading
 from typing import Any
 
 import pytest
-from terms import open_term
+from terms import is_on, open_term
 
-from leaderq.base import clock
 from leaderq.errors import Deposed
 from leaderq.term import EndingTerm, OpenTerm, Reason
 
-
-class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr(clock, "now_s", lambda: self.now)
-
-
-@pytest.fixture(autouse=True)
-def at(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+pytestmark = pytest.mark.usefixtures("at")
 
 
 def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
     options = {"id": "z", "write": lambda term, ops: [term.number, *ops], **options}
     return open_term(7, deadline=deadline, **options)
-
-
-def is_on(term: OpenTerm) -> bool:
-    try:
-        term.check()
-    except Deposed:
-        return False
-    return True
 
 
 def test_a_term_says_who_leads_what():
@@ -48,10 +30,10 @@ def test_a_term_says_who_leads_what():
 
 def test_a_term_is_over_at_its_deadline_and_not_before(at):
     term = a_term()
-    at.now = 109.99
+    at[0] = 109.99
     assert is_on(term)
     assert term.remaining_s() == pytest.approx(0.01)
-    at.now = 110.0
+    at[0] = 110.0
     assert term.remaining_s() == 0.0
     with pytest.raises(Deposed) as deposed:
         term.check()
@@ -61,9 +43,9 @@ def test_a_term_is_over_at_its_deadline_and_not_before(at):
 
 def test_a_term_that_was_believed_over_stays_over(at):
     term = a_term()
-    at.now = 110.0
+    at[0] = 110.0
     assert not is_on(term)
-    at.now = 100.0
+    at[0] = 100.0
     term.prolong(500.0)
     assert (is_on(term), term.remaining_s(), term.deadline) == (False, 0.0, 110.0)
 
@@ -73,7 +55,7 @@ def test_a_deadline_is_prolonged_until_it_has_passed(at):
     term.prolong(120.0)
     term.prolong(115.0)
     assert term.deadline == 120.0
-    at.now = 120.0
+    at[0] = 120.0
     term.prolong(130.0)
     assert term.deadline == 120.0
 
@@ -90,16 +72,16 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(at, monkeypatch):
 
     def wait(seconds: float) -> bool:
         waited.append(seconds)
-        at.now += seconds
+        at[0] += seconds
         return False
 
     monkeypatch.setattr(term.ending, "wait", wait)
     assert term.wait(4.0)
     assert term.wait(0.5)
-    assert (waited, at.now) == ([4.0, 0.5], 104.5)
+    assert (waited, at[0]) == ([4.0, 0.5], 104.5)
     assert term.wait(0.0)
     assert not term.wait(50.0)
-    assert (waited, at.now) == ([4.0, 0.5, 5.5], 110.0)
+    assert (waited, at[0]) == ([4.0, 0.5, 5.5], 110.0)
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
 
 

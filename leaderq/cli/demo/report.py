@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
 
 import click
 
@@ -27,13 +26,10 @@ _PLAIN_INTERVAL_S = 2.0
 
 
 class Screen:
-    """Writes to ``stream`` (default: standard output). Thread-safe."""
+    """Writes to standard output. Thread-safe."""
 
-    def __init__(self, stream: TextIO | None = None, *, live: bool | None = None) -> None:
-        self._stream = stream or sys.stdout
-        if live is None:
-            live = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._live = live
+    def __init__(self) -> None:
+        self._live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._drawn = 0
         self._last: Sequence[str] = ()
         self._next_plain_s = 0.0
@@ -47,7 +43,7 @@ class Screen:
     def write(self, text: str) -> None:
         with self._lock:
             self._erase()
-            click.echo(text, file=self._stream, color=self._live)
+            click.echo(text, color=self._live)
             self._draw(self._last)
 
     def show(self, lines: Sequence[str]) -> None:
@@ -59,24 +55,24 @@ class Screen:
             elif lines and clock.now_s() >= self._next_plain_s:
                 self._next_plain_s = clock.now_s() + _PLAIN_INTERVAL_S
                 at = f"{clock.now_s() - self._began_s:6.1f} s"
-                click.echo(f"{at}  {'; '.join(lines)}", file=self._stream)
+                click.echo(f"{at}  {'; '.join(lines)}")
             self._last = lines if self._live else ()
 
     def _erase(self) -> None:
         if self._drawn:
-            self._stream.write(f"\x1b[{self._drawn}F\x1b[J")
+            sys.stdout.write(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
 
     def _draw(self, lines: Sequence[str]) -> None:
         if not self._live:
-            self._stream.flush()
+            sys.stdout.flush()
             return
         # A line that wraps would take two, and be erased by half.
         width = shutil.get_terminal_size().columns - 1
         for line in lines:
-            self._stream.write(line[:width] + "\n")
+            sys.stdout.write(line[:width] + "\n")
         self._drawn = len(lines)
-        self._stream.flush()
+        sys.stdout.flush()
 
 
 @dataclass(frozen=True)

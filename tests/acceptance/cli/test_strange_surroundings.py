@@ -153,7 +153,7 @@ def test_verbs_and_their_options_are_completed_without_any_server(complete):
     nowhere = {"zookeeper": "127.0.0.1:1"}
     assert complete("st", **nowhere) == ["status", "step-down"]
     assert complete("queue", "pu", **nowhere) == ["put", "purge"]
-    assert complete("status", "--wa", **nowhere) == ["--watch"]
+    assert complete("status", "--fa", **nowhere) == ["--failing"]
     assert complete("status", "--career", "", **nowhere) == []  # and nothing is said
 
 

@@ -311,12 +311,8 @@ def test_the_tick_satisfies_what_leases_rest_on_or_what_to_do_is_said(
 
 
 def test_the_servers_are_told_with_their_modes_and_those_that_say_nothing():
-    views = [
-        ServerView("a:1", "leader"),
-        ServerView("b:1", "follower", ours=True),
-        ServerView("c:1", ""),
-        ServerView("d:1", None),
-    ]
+    views = [ServerView("a:1", "leader"), ServerView("b:1", "follower", ours=True)]
+    views += [ServerView("c:1", ""), ServerView("d:1", None)]
     found, silent, even = judge_servers(views, ["participant"] * 4 + ["observer"])
     assert found.detail == (
         "a:1 leads; b:1 follows; c:1: not said (srvr is not in 4lw.commands.whitelist);"

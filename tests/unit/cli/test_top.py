@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from dashboard_values import NOW, NOW_MS, drain, term, view
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from textual.widgets._footer import FooterKey
 
 from leaderq.admin.actions import Action, Deed
-from leaderq.admin.careers import CareerState, ShownReport, career_row, condition_of
+from leaderq.admin.careers import CareerState, career_row, condition_of
 from leaderq.admin.queue_states import Listing, QueueState, queue_row
 from leaderq.admin.snapshot import PageSnapshot
 from leaderq.cli.top_rows import (
@@ -28,57 +29,14 @@ from leaderq.cli.top_rows import (
     summary,
 )
 from leaderq.cli.top_screen import STYLES, CareerScreen, ConfirmScreen, TopApp
-from leaderq.election import Member, TermRecord, View
 from leaderq.errors import RequestRefused
-from leaderq.kafka.consuming.report import DrainReport, PartitionLag
 
-NOW_S = 1_800_000_000.0
-NOW_MS = int(NOW_S * 1000)
-
-
-def state(career: str, leader: str | None = "a", *, lag: int | None = None, **view: Any) -> Any:
-    """A career that has been led for a minute, or was lost a minute ago."""
-    began = NOW_S - 60
-    ended = {} if leader else {"ended": NOW_S - 50, "reason": "failed", "error": "no disk"}
-    record = TermRecord(number=7, candidate="a", id="x", began=began, **ended)
-    members = (Member("a", "here", 1), Member("b", "there", 2)) if leader else ()
-    shown = View(
-        **{
-            "career": career,
-            "leader": leader,
-            "host": "here" if leader else None,
-            "pid": 1 if leader else None,
-            "term": 7,
-            "stage": "execution" if leader else None,
-            "began": began,
-            "ended": ended.get("ended"),
-            "reason": ended.get("reason"),
-            "paused": False,
-            "candidates": tuple(one.candidate for one in members),
-            "members": members,
-            "history": (record,),
-            **view,
-        }
-    )
-    drain = None
-    if lag is not None:
-        report = DrainReport(
-            term=7,
-            at=NOW_S,
-            partitions={"t-0": PartitionLag(0, lag, lag)},
-            rate_per_s=40.0,
-            lease_left_s=6.25,
-            in_hand=3,
-        )
-        drain = ShownReport(report, 1.0, True)
-    return CareerState(career, shown, drain)
-
-
-ASKED = ({"at": NOW_S - 5, "by": "anna@desk", "what": "pause", "why": "bank closed"},)
+ASKED = ({"at": NOW - 5, "by": "anna@desk", "what": "pause", "why": "bank closed"},)
+FAILED = term(5, 100, 50, reason="failed", error="no disk")
 CAREERS = (
-    state("billing", lag=1200),
-    state("lost", None),
-    state("idle", paused=True, asked=ASKED),
+    CareerState("billing", view(), drain()),
+    CareerState("lost", view("lost", leads=False, reason="failed", history=(FAILED,))),
+    CareerState("idle", view("idle", paused=True, asked=ASKED)),
     CareerState("spoilt", None, problem="the znode holds nonsense"),
 )
 QUEUES = (
@@ -114,9 +72,9 @@ def test_careers_are_filtered_by_name_pattern_and_condition() -> None:
 
 def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
     led = row(CAREERS[0])
-    assert led["Leader"] == "a"
-    assert (led["Term"], led["Lag"], led["Rate"]) == (7, "1200", "40/s")
-    assert (led["Margin"], led["Stage"], led["Since"]) == ("6.2 s", "execution", "1 m 0 s")
+    assert led["Leader"] == "host-c"
+    assert (led["Term"], led["Lag"], led["Rate"]) == (5, "1200", "310/s")
+    assert (led["Margin"], led["Stage"], led["Since"]) == ("6.4 s", "execution", "1 h 6 m")
     lost = row(CAREERS[1])
     assert (lost["Condition"], lost["Leader"], lost["Lag"]) == ("nobody leads", None, None)
     assert lost["Condition"].tone == "bad"
@@ -142,7 +100,8 @@ def test_a_narrow_screen_shows_what_matters_most_and_cuts_long_names() -> None:
     narrow = fitting(CAREER_COLUMNS, rows, 58)[0]
     assert narrow[:5] == ["Career", "Condition", "Leader", "Term", "Lag"]
     assert "Why" not in narrow
-    long = [row(state("<script>\x1b[2J" + "x" * 200, "y" * 50, lag=10**9))]
+    name = "<script>\x1b[2J" + "x" * 200
+    long = [row(CareerState(name, view(name, leader="y" * 50), drain(10**9)))]
     names, ((career, *_, lag),) = fitting(CAREER_COLUMNS, long, 58)
     assert names == ["Career", "Condition", "Leader", "Term", "Lag"]
     assert (career, lag) == ("<script>\\x1…", "1000000000")
@@ -168,19 +127,20 @@ def test_the_last_events_are_told_the_newest_first() -> None:
     told = [one[9:] for one in last_events(SNAPSHOT, 3)]
     assert told == [
         "idle: anna@desk asked for pause: bank closed",
-        "lost: term 7 ended, failed: no disk",
-        "lost: a won term 7",
+        "lost: term 5 ended, failed: no disk",
+        "lost: host-c on host-c.example won term 5",
     ]
 
 
 def test_one_career_is_shown_in_full() -> None:
     text = "\n".join(career_lines(CAREERS[0], NOW_MS))
-    for said in ("Leader: a on here", "Lag: 1200", "Rate: 40/s", "Records in hand: 3"):
+    for said in (
+        "Leader: host-c on host-c.example",
+        *("Lag: 1200", "Rate: 310/s", "Records in hand: 500", "Lease left: 6.4 s"),
+        "  turn 2, candidate host-b, role next, host host-b.example, process 17",
+        *("term 5, leader host-c", "end leads now"),
+    ):
         assert said in text
-    assert "Lease left: 6.2 s" in text
-    assert "  turn 2, candidate b, role next, host there, process 2" in text
-    assert "term 7, leader a" in text
-    assert "end leads now" in text
     paused = "\n".join(career_lines(CAREERS[2], NOW_MS))
     assert "who anna@desk, asked for pause, because bank closed" in paused
     assert list(career_lines(CAREERS[3], NOW_MS))[1] == "  the znode holds nonsense"
@@ -223,8 +183,8 @@ def drawn(app: TopApp) -> list[str]:
 
 def test_the_screen_fits_sixty_columns_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    many = tuple(state(f"team-{n:03}" + "x" * 30, lag=10**6) for n in range(200))
-    names = [one.career for one in many]
+    names = [f"team-{n:03}" + "x" * 30 for n in range(200)]
+    many = tuple(CareerState(name, view(name), drain(10**6)) for name in names)
 
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
         assert drawn(app) == names
@@ -253,7 +213,9 @@ def test_sorting_filtering_and_one_career_in_full() -> None:
         assert drawn(app) == ["billing"]
         await pilot.press("enter")
         assert isinstance(app.screen, CareerScreen)
-        assert "Leader: a on here" in str(app.screen.query_one("#lines", Static).render())
+        assert "Leader: host-c on host-c.example" in str(
+            app.screen.query_one("#lines", Static).render()
+        )
         await pilot.press("escape")
         await pilot.press("escape")
         assert len(drawn(app)) == 4
@@ -273,7 +235,7 @@ def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
 
     assert on_screen(use) == [
         (Action(Deed.PAUSE, "billing"), "closed"),
-        (Action(Deed.TRANSFER, "billing", "b"), "calm"),
+        (Action(Deed.TRANSFER, "billing", "host-b"), "calm"),
         (Action(Deed.STEP_DOWN, "billing"), ""),
         (Action(Deed.RESUME, "billing"), ""),
     ]

@@ -33,26 +33,21 @@ LONGEST = "x" * kinds._LONGEST_NAME
         (seconds(0, 10), 0, 0.0),
         (seconds(0, 10), 10, 10.0),
         (number(0.5, 2), 2.0, 2.0),
-        (count(1, 5), 1, 1),
         (count(1, 5), 5, 5),
         (choice("PLAIN", "Ssl"), "plain", "PLAIN"),
         (choice("PLAIN", "Ssl"), "SSL", "Ssl"),
-        (SERVERS, "a", "a:9092"),
         (SERVERS, " a:1 , b:65535 ", "a:1,b:65535"),
         (SERVERS, "[::1]", "[::1]:9092"),
         (SERVERS, "[::1]:5", "[::1]:5"),
         (SERVERS, "[fe80::1%eth0]:5", "[fe80::1%eth0]:5"),
         (SERVERS, "a:00080", "a:80"),
-        (ENSEMBLE, "a", "a:2181"),
         (ENSEMBLE, "a/", "a:2181"),
         (ENSEMBLE, "a,b/x/y", "a:2181,b:2181/x/y"),
         (LISTENING, "8080", "127.0.0.1:8080"),
         (LISTENING, "0", "127.0.0.1:0"),
         (LISTENING, "0.0.0.0:0", "0.0.0.0:0"),
         (LISTENING, "[::1]:80", "[::1]:80"),
-        (LISTENING, "a:65535", "a:65535"),
         (TEXT, LONGEST, LONGEST),
-        (NAME, "ad-billing", "ad-billing"),
         (NAME, "...", "..."),
         (ZNODE_PATH, "/a", "/a"),
         (ZNODE_PATH, "/a/zookeeper", "/a/zookeeper"),
@@ -80,13 +75,11 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (number(0, 1), 2, "is out of range; choose from 0 to 1$"),
         (number(0, 1), "x", "is not a number; write a plain number"),
         (count(1, 5), 0, "is out of range; choose from 1 to 5$"),
-        (count(1, 5), 6, "is out of range"),
         (count(1, 10_000_000), 0, "choose from 1 to 10000000$"),
         (count(0, 5), True, "is not a whole number"),
         (count(1, 5), 2.0, "is not a whole number"),
         (choice("a", "b"), "c", "is not a choice; write one of a, b"),
         (choice("a"), 5, "is not text"),
-        (SERVERS, 5, "is not text"),
         (SERVERS, "", "has an empty address"),
         (SERVERS, "a,,b", "has an empty address"),
         (SERVERS, "http://a", "is a URL"),
@@ -98,23 +91,18 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (ENSEMBLE, "a/x/..", "has no usable chroot"),
         (SERVERS, "a:0", "has no usable port"),
         (SERVERS, "a:65536", "has no usable port"),
-        (SERVERS, "a:", "has no usable port"),
         (SERVERS, "a:\u0665", "has no usable port"),
         (SERVERS, "a:x1", "has no usable port"),
         (SERVERS, "::1", "more than one ':'"),
         (SERVERS, "a b:1", "no usable host"),
-        (SERVERS, ":2181", "no usable host"),
         (SERVERS, "[::1", "no usable host"),
         (SERVERS, "-a:5", "no usable host"),
         (SERVERS, "[::1]5", "no usable host"),
-        (SERVERS, "[x]:5", "no usable host"),
         (SERVERS, "user@a:1", "no usable host"),
         (LISTENING, "a", "is not one address"),
         (LISTENING, "a:1,b:2", "is not one address"),
         (LISTENING, "a/b:1", "is not one address"),
         (LISTENING, "\u0665", "no usable host"),
-        (LISTENING, "65536", "has no usable port"),
-        (LISTENING, "-a:0", "no usable host"),
         (LISTENING, ":8080", "no usable host"),
         (LISTENING, "-1", "is not one address"),
         (TEXT, LONGEST + "x", "is longer than"),
@@ -124,21 +112,16 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (NAME, ".", "cannot be part"),
         (NAME, "..", "cannot be part"),
         (NAME, "a/b", "cannot be part"),
-        (ZNODE_PATH, "a", "is not an absolute"),
         (ZNODE_PATH, "a/b", "is not an absolute"),
         (ZNODE_PATH, "", "is not an absolute"),
         (ZNODE_PATH, "/", "is not a znode path"),
-        (ZNODE_PATH, "/a//b", "is not a znode path"),
         (ZNODE_PATH, "/a/./b", "is not a znode path"),
         (ZNODE_PATH, "/..", "is not a znode path"),
         (ZNODE_PATH, "/a\n", "is not a znode path"),
         (ZNODE_PATH, "/zookeeper/x", "keeps for itself"),
         (SECRET, "", "is empty"),
-        (SECRET, None, "is not text"),
         (FILE, "", "is empty"),
         (FILE, "a\0b", "is not a file name"),
-        (FILE, 5, "is not text"),
-        (SWITCH, 1, "neither on nor off"),
         (SWITCH, "true", "neither on nor off"),
     ],
 )
@@ -155,45 +138,24 @@ def test_a_text_becomes_a_value_or_stays_to_be_refused():
     assert TEXT.from_text("a") == "a"
 
 
-@pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
-def test_words_for_on(word):
-    assert SWITCH.from_text(word) is True
-
-
-@pytest.mark.parametrize("word", ["0", "False", "no", "off"])
-def test_words_for_off(word):
-    assert SWITCH.from_text(word) is False
-
-
-def test_another_word_is_neither():
+def test_words_for_on_and_off_and_no_others():
+    assert [SWITCH.from_text(word) for word in ("1", "true", "YES", " on ")] == [True] * 4
+    assert [SWITCH.from_text(word) for word in ("0", "False", "no", "off")] == [False] * 4
     with pytest.raises(InvalidValue, match="write one of 1, true"):
         SWITCH.from_text("2")
 
 
-def test_kinds_are_made_of_their_bounds_and_words():
-    for kind, metavar, unit in (
-        (seconds(1, 2), "SECONDS", " seconds"),
-        (number(1, 2), "NUMBER", ""),
-        (count(1, 2), "N", ""),
-    ):
-        assert kind.metavar == metavar
-        assert kind.check(1) == 1
-        with pytest.raises(InvalidValue) as refused:
-            kind.check(3)
-        assert refused.value.remedy == f"choose from 1 to 2{unit}"
-    with pytest.raises(InvalidValue, match="write a plain number"):
-        number(1, 2).check("x")
-    assert (choice("a", "b").metavar, choice("a", "b").check("B")) == ("a|b", "b")
-    assert addresses(5).metavar == "HOST:PORT[,...]"
-    assert addresses(5).check("a") == "a:5"
+def test_a_kind_is_shown_by_what_it_takes():
+    kinds = (seconds(1, 2), number(1, 2), count(1, 2), choice("a", "b"), SERVERS)
+    shown = ["SECONDS", "NUMBER", "N", "a|b", "HOST:PORT[,...]"]
+    assert [kind.metavar for kind in kinds] == shown
 
 
 def test_servers_may_be_listed():
     assert SERVERS.check(["a", "b:1"]) == "a:9092,b:1"
     assert ENSEMBLE.check(["a", "b:1/p"]) == "a:2181,b:1/p"
-    for wrong in ([], ["a", 3], ["a", ""]):
-        with pytest.raises(InvalidValue):
-            SERVERS.check(wrong)
+    with pytest.raises(InvalidValue, match="is not text"):
+        SERVERS.check(["a", 3])
 
 
 def test_the_greatest_lengths_are_as_documented():

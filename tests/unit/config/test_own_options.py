@@ -34,6 +34,7 @@ class Options:
     limit: int | None = None
     rest: Any = None
     Loud: str = ""
+    sums: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.count == 13:

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
+from test_own_options import Job, Options
 
-from leaderq import LeaderCareer, Term
 from leaderq.cli import main
 from leaderq.config import TABLE, Row
 from leaderq.config.kinds import InvalidValue
@@ -44,7 +42,7 @@ def passes(row: Row, value: Any) -> bool:
 
 
 def test_it_is_a_schema() -> None:
-    made = schema({"export": Options})
+    made = schema({"job": Options})
     validators.Draft7Validator.check_schema(made)
     patterns = re.findall(r'"pattern": "([^"]+)"', json.dumps(made, default=str))
     assert len(patterns) > 5
@@ -85,46 +83,20 @@ def test_it_refuses_what_is_no_setting_or_stands_elsewhere(wrong: dict[str, Any]
     assert not accepts(wrong)
 
 
-class Colour(Enum):
-    RED = "red"
-
-
-@dataclass(frozen=True)
-class Options:
-    """Of a career."""
-
-    folder: Path
-    every_s: float = 60.0
-    times: int | None = None
-    countries: tuple[str, ...] = ()
-    mode: Literal["fast", "slow"] = "fast"
-    colour: Colour = Colour.RED
-    is_dry: bool = False
-    more: dict[str, int] = field(default_factory=dict)
-
-
-class Export(LeaderCareer):
-    """With options of its own."""
-
-    Options = Options
-
-    def execute(self, term: Term) -> None: ...
-
-
 @pytest.mark.parametrize(
     "options",
     [
         {"folder": "/x"},
-        {"folder": "/x", "every_s": 3, "times": 2, "countries": ["de"], "mode": "slow"},
-        {"folder": "/x", "colour": "red", "is_dry": True, "more": {"a": 1}},
+        {"folder": "/x", "every_s": 3, "limit": 2, "names": ["de"], "mode": "safe"},
+        {"folder": "/x", "color": "red", "dry": True, "sums": {"a": 1}},
         {},
         {"folder": 3},
         {"folder": "/x", "every_s": "3"},
-        {"folder": "/x", "times": 1.5},
-        {"folder": "/x", "countries": "de"},
+        {"folder": "/x", "limit": 1.5},
+        {"folder": "/x", "names": "de"},
         {"folder": "/x", "mode": "slower"},
-        {"folder": "/x", "colour": "blue"},
-        {"folder": "/x", "is_dry": 1},
+        {"folder": "/x", "color": "green"},
+        {"folder": "/x", "dry": 1},
         {"folder": "/x", "unknown": 1},
     ],
     ids=str,
@@ -133,20 +105,20 @@ def test_options_of_a_career_are_accepted_as_the_career_accepts_them(
     options: dict[str, Any],
 ) -> None:
     try:
-        made_options(Options, options, "export")
+        made_options(Options, options, "job")
         is_good = True
     except ConfigurationError:
         is_good = False
-    document = {"careers": {"export": {"options": options}}}
-    assert accepts(document, schema({"export": Options})) is is_good
+    document = {"careers": {"job": {"options": options}}}
+    assert accepts(document, schema({"job": Options})) is is_good
 
 
 def test_the_verb_knows_the_options_of_a_career(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["config", "schema", f"{__name__}:Export"]) == 0
+    assert main(["config", "schema", f"{Job.__module__}:Job"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert not accepts({"careers": {"export": {"options": {"folder": 3}}}}, made)
-    assert accepts({"careers": {"export": {"options": {"folder": "/x"}}}}, made)
+    assert not accepts({"careers": {"job": {"options": {"folder": 3}}}}, made)
+    assert accepts({"careers": {"job": {"options": {"folder": "/x"}}}}, made)
     assert accepts({"careers": {"another": {"options": {"folder": 3}}}}, made)

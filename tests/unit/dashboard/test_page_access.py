@@ -7,20 +7,11 @@ from pathlib import Path
 import pytest
 
 from leaderq.admin.actions import Action, Deed
-from leaderq.base import clock
 from leaderq.dashboard.access import LASTS_S, PageAccess, read_tokens
 from leaderq.errors import ConfigurationError
 
 TOKEN = "a-token-of-alice-0"
 PAUSE = Action(Deed.PAUSE, "billing")
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which does not pass by itself."""
-    now = [1000.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    return now
 
 
 def test_only_expected_host_names_are_answered() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from leaderq.election.decision import Decision, Effect, Input, Role, step
 
+HELD = {Role.LEADING, Role.SUSPECT, Role.ENDING}
 DEPOSING = {effect for effect in Effect if effect.name.startswith("DEPOSE_")}
 LOOK: Decision = (Role.WAITING, (Effect.SURVEY,))
 ENLIST: Decision = (Role.ENLISTING, (Effect.ENLIST,))
@@ -83,8 +84,7 @@ def test_each_role_does_what_the_table_says_and_ignores_every_other_signal(role)
 
 
 def test_a_lease_is_kept_up_as_long_as_leadership_may_be_believed():
-    held = {Role.LEADING, Role.SUSPECT, Role.ENDING}
-    assert {role: role.holds_term for role in Role} == {role: role in held for role in Role}
+    assert {role for role in Role if role.holds_term} == HELD
 
 
 def test_no_sequence_of_signals_leads_without_a_win_or_releases_under_running_code():
@@ -94,18 +94,9 @@ def test_no_sequence_of_signals_leads_without_a_win_or_releases_under_running_co
         for signal in signals:
             before = role
             role, effects = step(role, signal)
-            if role in (Role.LEADING, Role.SUSPECT, Role.ENDING) and before not in (
-                Role.LEADING,
-                Role.SUSPECT,
-                Role.ENDING,
-            ):
+            if role in HELD and before not in HELD:
                 assert (before, signal) == (Role.CLAIMING, Input.WON)
-            if Effect.RELEASE in effects and before in (
-                Role.LEADING,
-                Role.SUSPECT,
-                Role.ENDING,
-                Role.OUSTED,
-            ):
+            if Effect.RELEASE in effects and before in HELD | {Role.OUSTED}:
                 assert signal is Input.HANDED_OVER
-            if before.holds_term and not role.holds_term and role is not Role.RELEASING:
+            if before in HELD and role not in HELD | {Role.RELEASING}:
                 assert DEPOSING.intersection(effects)

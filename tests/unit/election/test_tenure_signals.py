@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from terms import is_on
 
 from leaderq.base import clock
 from leaderq.election.decision import Input
@@ -76,14 +77,6 @@ def proof(known_s: float, timeout_s: float = T, session: int = 1) -> Proof:
 
 
 @pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    monkeypatch.setattr(clock, "sleep", lambda seconds: now.__setitem__(0, now[0] + 0.02))
-    return now
-
-
-@pytest.fixture
 def session() -> Session:
     return Session()
 
@@ -111,14 +104,6 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
     return made
 
 
-def is_on(tenure: Any) -> bool:
-    try:
-        tenure.term.check()
-    except Deposed:
-        return False
-    return True
-
-
 def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, told, at):
     assert tenure.term.deadline == 119.0
     at[0] = 101.5
@@ -140,7 +125,7 @@ def test_a_proof_that_came_late_resumes_no_paused_work(tenure, session, told, at
 def test_no_proof_brings_back_a_term_whose_deadline_has_passed(tenure, session, at):
     at[0] = 119.0
     session.on_proof(proof(118.0))
-    assert not is_on(tenure)
+    assert not is_on(tenure.term)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +204,7 @@ def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
     with pytest.raises(Deposed) as deposed:
         tenure.term.write([])
     assert (deposed.value.term, deposed.value.reason) == (7, reason)
-    assert (told, is_on(tenure)) == ([signal], False)
+    assert (told, is_on(tenure.term)) == ([signal], False)
     with pytest.raises(Deposed):
         tenure.term.write([])
     assert len(session.answers) == 1
@@ -235,7 +220,10 @@ def test_a_write_under_another_session_is_refused(tenure, session, id, is_over):
         assert tenure.term.write([]) == []
 
 
-def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(tenure, session, at):
+def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
+    tenure, session, at, monkeypatch
+):
+    monkeypatch.setattr(clock, "sleep", lambda seconds: at.__setitem__(0, at[0] + 0.02))
     session.answers = [NotConnected("x"), NotConnected("x"), [None, 5]]
     assert tenure.term.write([Create("/x")]) == [5]
     session.answers = [NotConnected("x")] * 1000
@@ -250,7 +238,7 @@ def test_an_error_of_the_callers_operation_counts_from_its_first(tenure, session
         session.answers = [error]
         with pytest.raises(type(error)) as refused:
             tenure.term.write([])
-        assert (refused.value.index, is_on(tenure)) == (index, True)
+        assert (refused.value.index, is_on(tenure.term)) == (index, True)
     session.answers = [NoNode("x")]
     with pytest.raises(NoNode) as plain:
         tenure.term.write([])

@@ -23,10 +23,6 @@ NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
 OTHER = FencingToken("other", 12)
 
 
-def test_the_header_of_a_term():
-    assert term_header(open_term(10)) == {"Leaderq-Term": '10;career="c"'}
-
-
 @pytest.mark.parametrize(
     ("sent", "newest", "ruling", "stored"),
     [

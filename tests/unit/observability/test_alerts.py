@@ -11,19 +11,20 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_health import FOLLOWER, LEADER, TERM
+from test_metrics import Scraped
 
 from leaderq.events import (
     BudgetMissed,
     CareerError,
     DrainProgress,
     DrainStalled,
-    EventBus,
     RecordSkipped,
     SessionChanged,
     TermBegan,
@@ -33,8 +34,7 @@ from leaderq.observability import figures
 from leaderq.observability.alerts import ALERTS, rule_file, selected
 from leaderq.observability.dashboard import SECTIONS, dashboard
 from leaderq.observability.figures import FigureSource, QueueFigures, offer_figures
-from leaderq.observability.health import Health
-from leaderq.observability.metrics import TABLE, Metrics
+from leaderq.observability.metrics import TABLE
 
 promtool = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(promtool is None, reason="needs promtool (Debian: prometheus)")
@@ -55,37 +55,48 @@ DEPLOYED = Path(__file__).parents[3] / "docs" / "deploy"
 prometheus_client: Any = pytest.importorskip("prometheus_client", reason="needs leaderq[metrics]")
 
 
-class Process:
-    """One process with a candidate of career *c*, as a scrape sees it."""
-
-    def __init__(self, state: Any) -> None:
-        self.state, self.events = state, EventBus()
-        self.registry = prometheus_client.CollectorRegistry()
-        self.registry.register(Metrics(Health(self.events, lambda: self.state)))
-
-    def happened(self, kind: type, *values: Any) -> None:
-        self.events.publish(kind("c", "a", *values))
+Process = partial(Scraped, prometheus_client)
 
 
-@dataclass
+def _figures_of(source: FigureSource) -> list[str]:
+    return [row.figure for row in TABLE if row.source is source]
+
+
+FINE = {"takes": 1.0, "oldest_age_s": 0.0}
+"""What a producer offers whose sink and journal are as they should be."""
+SCHEDULE, PRODUCER = _figures_of(FigureSource.SCHEDULE), _figures_of(FigureSource.PRODUCER)
+
+
 class Scrapes:
-    """Two processes, a leader and a follower, and all that was scraped from them so far."""
+    """Two processes, a leader and a follower, what offers figures in them (each scrape of either
+    sees it), and all that was scraped so far.
+    """
 
-    running: dict[str, Process] = field(default_factory=dict)
-    values: dict[str, list[str]] = field(default_factory=dict)
-    steps: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}
+        self.values: dict[str, list[str]] = {}
+        self.steps = 0
+        self.drain, self.queue = DrainFigures(), QueueFigures("q", lambda counts: {})
+        self.schedule = dict.fromkeys(SCHEDULE, 0.0)
+        self.producer = dict.fromkeys(PRODUCER, 0.0) | FINE
+        offer_figures(FigureSource.DRAIN, "c", self.drain, DrainFigures.read)
+        offer_figures(FigureSource.SCHEDULE, "s", self, lambda self: self.schedule)
+        offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
 
-    @property
-    def leader(self) -> Process:
-        return self.running["a"]
+    def happened(self, kind: type, *values: Any, to: str = "a") -> None:
+        """An event of this kind, in the leader if nothing else is said."""
+        self.running[to].events.publish(kind("c", "a", *values))
 
-    def take_over(self) -> None:
-        """The follower leads, and the leader is gone."""
-        self.running["b"].state = LEADER
-        del self.running["a"]
+    def is_now(self, state: Any) -> None:
+        """The leader is in this state."""
+        self.running["a"].state = state
+
+    def take_over(self, **by: Scraped) -> None:
+        """The leader was killed, and another process leads."""
+        self.running = by or {"b": self.running["b"]}
+        ((name, process),) = self.running.items()
+        process.state = LEADER
+        self.happened(TermBegan, 8, True, to=name)
 
     def pass_time(self, minutes: float) -> None:
         """Scrape for so long; nothing changes meanwhile."""
@@ -110,206 +121,124 @@ class Scrapes:
                         yield f"{sample.name}{{{inside}}}", f"{sample.value:g}"
 
 
-Fault = Callable[[Scrapes], None]
-
-
-def all_gone(world: Scrapes) -> None:
-    world.running.clear()
-    world.pass_time(5)
-
-
-def nobody_is_elected(world: Scrapes) -> None:
-    world.leader.state = replace(FOLLOWER, role="enlisting")
-    world.pass_time(5)
-
-
-def alone(world: Scrapes) -> None:
-    del world.running["b"]
-    world.pass_time(65)
-
-
-def killed(world: Scrapes) -> None:
-    world.take_over()
-    world.running["b"].happened(TermBegan, 8, True)
-    world.pass_time(2)
-
-
-def killed_and_succeeded_by_a_fresh_process(world: Scrapes) -> None:
-    world.running.clear()
-    world.running["fresh"] = Process(LEADER)
-    world.running["fresh"].happened(TermBegan, 8, True)
-    world.pass_time(2)
-
-
-def failing(world: Scrapes) -> None:
-    for _ in range(4):
-        world.leader.happened(CareerError, 7, "execution", ValueError())
-        world.pass_time(1)
-
-
-def overtaxed(world: Scrapes) -> None:
-    world.leader.happened(BudgetMissed, 7, "hand-over", 1.0)
-    world.pass_time(1)
-
-
-def hardly_renewed(world: Scrapes) -> None:
-    world.leader.state = replace(LEADER, term=replace(TERM, lease_s=1.0))
-    world.pass_time(3)
-
-
-def cut_off(world: Scrapes) -> None:
-    world.running["b"].happened(SessionChanged, "lost")
-    world.pass_time(1)
-
-
-def stalled(world: Scrapes) -> None:
-    world.leader.happened(DrainStalled, "clicks-0", 1, 2, 1)
-    world.pass_time(1)
-
-
-def passed_over(world: Scrapes) -> None:
-    world.leader.happened(RecordSkipped, "clicks-0", 4, ValueError(), 1)
-    world.pass_time(1)
-
-
 @dataclass
-class Owners:
-    """What offers figures in these processes; each scrape of either sees them."""
+class Fault:
+    """``do`` is done, then ``each`` every minute; after ``minutes`` this alert fires, and no
+    other.
+    """
 
-    drain: DrainFigures = field(default_factory=DrainFigures)
-    schedule: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCHEDULE, 0.0))
-    producer: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRODUCER, 0.0) | FINE)
+    alert: str
+    minutes: int
+    do: Callable[[Scrapes], object] = id
+    each: Callable[[Scrapes], object] | None = None
 
-    def __post_init__(self) -> None:
-        self.queue = QueueFigures("q", lambda counts: {})
-        offer_figures(FigureSource.DRAIN, "c", self.drain, DrainFigures.read)
-        offer_figures(FigureSource.SCHEDULE, "s", self, lambda self: self.schedule)
-        offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
-
-
-def _figures_of(source: FigureSource) -> list[str]:
-    return [row.figure for row in TABLE if row.source is source]
-
-
-FINE = {"takes": 1.0, "oldest_age_s": 0.0}
-"""What a producer offers whose sink and journal are as they should be."""
-SCHEDULE, PRODUCER = _figures_of(FigureSource.SCHEDULE), _figures_of(FigureSource.PRODUCER)
+    def strike(self, world: Scrapes) -> None:
+        self.do(world)
+        if self.each is None:
+            world.pass_time(self.minutes)
+            return
+        for _ in range(self.minutes):
+            self.each(world)
+            world.pass_time(1)
 
 
-def behind(world: Scrapes, own: Owners) -> None:
-    world.leader.happened(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
-    world.pass_time(21)
+def lags(world: Scrapes) -> None:
+    world.happened(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
 
 
-def behind_but_committing(world: Scrapes, own: Owners) -> None:
-    world.leader.happened(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
-    for _ in range(21):
-        own.drain.commits += 1
-        world.pass_time(1)
+def commits(world: Scrapes) -> None:
+    world.drain.commits += 1
 
 
-def held_up(world: Scrapes, own: Owners) -> None:
-    for minutes in range(7):
-        own.drain._held_up = 60.0 * minutes, None
-        world.pass_time(1)
+def is_held_up(world: Scrapes) -> None:
+    world.drain._held_up = world.drain._held_up[0] + 60.0, None
 
 
-def late_records(world: Scrapes, own: Owners) -> None:
-    for _ in range(25):
-        own.drain.timed, own.drain.delay_s = own.drain.timed + 2, own.drain.delay_s + 2000.0
-        world.pass_time(1)
+def takes_late_records(world: Scrapes) -> None:
+    world.drain.timed, world.drain.delay_s = world.drain.timed + 2, world.drain.delay_s + 2000.0
 
 
-def set_aside(world: Scrapes, own: Owners) -> None:
-    own.queue.add("dead_letters")
-    world.pass_time(1)
-
-
-def waiting(world: Scrapes, own: Owners) -> None:
-    own.queue.note(0.0, {"ready": 3, "oldest_due_s": 700.0})
-    world.pass_time(7)
-
-
-def late(world: Scrapes, own: Owners) -> None:
-    own.schedule["overdue_s"] = 301.0
-    world.pass_time(1)
-
-
-def lost(world: Scrapes, own: Owners) -> None:
-    own.schedule["lost"] = 1.0
-    world.pass_time(1)
-
-
-def unsent(world: Scrapes, own: Owners) -> None:
-    own.producer["oldest_age_s"] = 301.0
-    world.pass_time(8)
-
-
-def full(world: Scrapes, own: Owners) -> None:
-    own.producer["takes"] = 0.0
-    world.pass_time(2)
-
-
-def given_up(world: Scrapes, own: Owners) -> None:
-    own.producer["dropped"] = 1.0
-    world.pass_time(1)
-
-
+ELECTING = replace(FOLLOWER, role="enlisting")
+RUNNING_LOW = replace(LEADER, term=replace(TERM, lease_s=1.0))
 FAULTS = {
-    all_gone: {"NobodyLeads"},
-    nobody_is_elected: {"NobodyLeads"},
-    alone: {"NoSuccessor"},
-    killed: {"LeaderDied"},
-    killed_and_succeeded_by_a_fresh_process: {"LeaderDied"},
-    failing: {"CareerFails"},
-    overtaxed: {"BudgetMissed"},
-    hardly_renewed: {"LeaseRunsLow"},
-    cut_off: {"SessionLost"},
-    stalled: {"ConsumerStalls"},
-    passed_over: {"RecordsSetAside"},
-    behind: {"DrainStandsStill"},
-    behind_but_committing: set(),
-    held_up: {"HeldUp"},
-    late_records: {"RecordsLate"},
-    set_aside: {"DeadLetters"},
-    waiting: {"QueueWaits"},
-    late: {"TickMissed"},
-    lost: {"TickFailed"},
-    unsent: {"ProducerStandsStill"},
-    full: {"JournalTakesNothing"},
-    given_up: {"RequestsLost"},
+    "all are gone": Fault("NobodyLeads", 5, lambda world: world.running.clear()),
+    "nobody is elected": Fault("NobodyLeads", 5, lambda world: world.is_now(ELECTING)),
+    "the leader is alone": Fault("NoSuccessor", 65, lambda world: world.running.pop("b")),
+    "the leader is killed": Fault("LeaderDied", 2, lambda world: world.take_over()),
+    "a fresh process succeeds a killed one": Fault(
+        "LeaderDied", 2, lambda world: world.take_over(fresh=Process(LEADER))
+    ),
+    "the career fails again and again": Fault(
+        "CareerFails",
+        4,
+        each=lambda world: world.happened(CareerError, 7, "execution", ValueError()),
+    ),
+    "a hand over takes too long": Fault(
+        "BudgetMissed", 1, lambda world: world.happened(BudgetMissed, 7, "hand-over", 1.0)
+    ),
+    "a lease is hardly renewed": Fault("LeaseRunsLow", 3, lambda world: world.is_now(RUNNING_LOW)),
+    "a follower is cut off": Fault(
+        "SessionLost", 1, lambda world: world.happened(SessionChanged, "lost", to="b")
+    ),
+    "a consumer stalls": Fault(
+        "ConsumerStalls", 1, lambda world: world.happened(DrainStalled, "clicks-0", 1, 2, 1)
+    ),
+    "a record is passed over": Fault(
+        "RecordsSetAside",
+        1,
+        lambda world: world.happened(RecordSkipped, "clicks-0", 4, ValueError(), 1),
+    ),
+    "a drain is behind": Fault("DrainStandsStill", 21, lags),
+    "a drain is behind and commits": Fault("", 21, lags, commits),
+    "a drain is held up": Fault("HeldUp", 7, each=is_held_up),
+    "records are late": Fault("RecordsLate", 25, each=takes_late_records),
+    "an item is a dead letter": Fault(
+        "DeadLetters", 1, lambda world: world.queue.add("dead_letters")
+    ),
+    "items wait": Fault(
+        "QueueWaits", 7, lambda world: world.queue.note(0.0, {"ready": 3, "oldest_due_s": 700.0})
+    ),
+    "a tick is late": Fault("TickMissed", 1, lambda world: world.schedule.update(overdue_s=301.0)),
+    "a tick is lost": Fault("TickFailed", 1, lambda world: world.schedule.update(lost=1.0)),
+    "requests are not sent": Fault(
+        "ProducerStandsStill", 8, lambda world: world.producer.update(oldest_age_s=301.0)
+    ),
+    "a journal is full": Fault(
+        "JournalTakesNothing", 2, lambda world: world.producer.update(takes=0.0)
+    ),
+    "a request is given up": Fault(
+        "RequestsLost", 1, lambda world: world.producer.update(dropped=1.0)
+    ),
 }
-"""What is done, and which alerts fire then; no others do."""
 
 
 def test_every_alert_has_a_fault():
-    assert set().union(*FAULTS.values()) == {one.name for one in ALERTS}
+    assert {fault.alert for fault in FAULTS.values()} - {""} == {one.name for one in ALERTS}
 
 
 @needs_promtool
 def test_every_alert_fires_for_its_fault_and_for_nothing_else_and_clears(monkeypatch, tmp_path):
-    made = {fault.__name__: made_and_mended(fault, monkeypatch) for fault in FAULTS}
-    firing = fired(made, tmp_path)
+    firing = fired({name: made_and_mended(name, monkeypatch) for name in FAULTS}, tmp_path)
     assert firing == {
-        fault.__name__: {"before": set(), "during": FAULTS[fault], "after": set()}
-        for fault in FAULTS
+        name: {"before": set(), "during": {fault.alert} - {""}, "after": set()}
+        for name, fault in FAULTS.items()
     }
 
 
-def made_and_mended(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> tuple[Scrapes, list[int]]:
+def made_and_mended(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Scrapes, list[int]]:
     """What was scraped before, during and after a fault, and the last second of each."""
     monkeypatch.setattr(figures, "_offers", [])
-    world, own = Scrapes(), Owners()
+    world = Scrapes()
     world.pass_time(20)
     ends = [world.steps]
-    fault(*(world, own)[: fault.__code__.co_argcount])
+    FAULTS[name].strike(world)
     ends.append(world.steps)
     # All is mended: processes as at first, everything taken.
     world.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}
-    own.schedule["overdue_s"] = 0.0
-    own.producer |= FINE
-    own.queue.note(0.0, {"ready": 0, "oldest_due_s": 0.0})
-    world.pass_time(61 if fault is lost else 20)
+    world.schedule["overdue_s"] = 0.0
+    world.producer |= FINE
+    world.queue.note(0.0, {"ready": 0, "oldest_due_s": 0.0})
+    world.pass_time(61 if name == "a tick is lost" else 20)
     ends.append(world.steps)
     return world, [(steps - 1) * STEP_S for steps in ends]
 
@@ -344,7 +273,7 @@ def fired(
     command = [str(promtool), "test", "rules", "test.yml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     told = re.findall(
-        r'when!=\\?"(\w+) (\w+)\\?".*?got:(.*?)(?=expr:|\Z)', done.stdout + done.stderr, re.S
+        r'when!=\\?"([\w ]+) (\w+)\\?".*?got:(.*?)(?=expr:|\Z)', done.stdout + done.stderr, re.S
     )
     firing: dict[str, dict[str, set[str]]] = {}
     for name, when, got in told:

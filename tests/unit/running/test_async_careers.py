@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
 import pytest
 from terms import open_term
+from test_stages import stage_runner
 
 from leaderq import AsyncLeaderCareer, AsyncTerm, Deposed
 from leaderq.errors import ConfigurationError
-from leaderq.events import EventBus, Stage
+from leaderq.events import Stage
 from leaderq.running.async_career import seconds_to_cancel
-from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import adrive, drive, eventually
@@ -71,18 +69,7 @@ class Served:
         self.thread.start()
 
     def _serve(self) -> None:
-        stages = StageRunner(
-            self.career,
-            self.term,
-            budgets=self.budgets,
-            inaugurate_budget_s=60,
-            settle_s=0.0,
-            events=EventBus(),
-            tell_stage=lambda _stage: None,
-            step_down=lambda: None,
-            is_heard_out=lambda: True,
-        )
-        self.failure = stages.serve()
+        self.failure = stage_runner(self.career, self.term, budgets=self.budgets).serve()
         self.career._close()
 
     def end(self, reason: Reason = Reason.STEP_DOWN) -> None:
@@ -198,9 +185,15 @@ class Atomic(Waiting):
     atomic = True
 
 
-def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
-    served = Served(career := Atomic(), open_term())
+def begun(career: Waiting, **options: float) -> Served:
+    """The career, served, in its first unit."""
+    served = Served(career, open_term(), **options)
     assert career.begun.wait(30 * patience())
+    return served
+
+
+def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
+    served = begun(career := Atomic())
     served.end(Reason.TRANSFER)
     why = f"cancelled: the term ends: {Reason.TRANSFER.sentence}"
     assert career.calls == ["inaugurate", "execute", why, f"hand over: {Reason.TRANSFER}"]
@@ -230,8 +223,7 @@ def test_what_swallows_its_cancellation_is_cancelled_once_more_and_may_clean_up_
                 self.note("swallowed")
             await asyncio.sleep(3600)
 
-    served = Served(career := Swallowing(), open_term(), budget_s=0.4)
-    assert career.begun.wait(30 * patience())
+    served = begun(career := Swallowing(), budget_s=0.4)
     served.end()
     assert career.calls[2:] == ["swallowed", f"hand over: {Reason.STEP_DOWN}"]
 
@@ -249,8 +241,7 @@ def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
                 raise
 
     Feed.atomic = atomic
-    served = Served(career := Feed(), open_term())
-    assert career.begun.wait(30 * patience())
+    served = begun(career := Feed())
     threading.Timer(0.1, career.go.set).start()
     served.end()
     finished = ["finished", "waits no longer"]
@@ -450,9 +441,3 @@ def test_the_lease_ends_a_wait_though_nobody_else_looks():
     assert held.reason is Reason.LEASE
     with pytest.raises(Deposed):
         AsyncTerm(held).check()
-
-
-def test_asyncio_is_imported_only_when_it_is_used():
-    program = "import sys; from leaderq import AsyncLeaderCareer, AsyncTerm, LeaderCareer"
-    command = [sys.executable, "-c", f"{program}; assert 'asyncio' not in sys.modules"]
-    subprocess.run(command, check=True)

@@ -46,24 +46,23 @@ def looks(
     return dog, seen
 
 
-def test_a_unit_that_outlives_its_lease_is_terminated_once_and_killed_before_the_next_can_lead():
-    _, seen = looks(Watchdog().heard(UNIT), 99.0, 104.0)
-    assert seen[TERMINATE] == [101.0]
-    assert seen[KILL][0] == 103.0  # T/8 after the lease; the next leader begins 5T/24 after it
-
-
-def test_a_hand_over_past_the_lease_gets_no_sigterm_and_is_killed_before_the_next_can_lead():
-    _, seen = looks(Watchdog().heard(HANDING_OVER), 99.0, 104.0)
-    assert not seen[TERMINATE]
-    assert seen[KILL][0] == 103.0
-
-
-def test_the_budget_of_a_planned_end_is_kept_apart_from_the_lease():
-    _, seen = looks(Watchdog().heard(PLANNED), 99.0, 103.0)
-    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 102.0)
-    lease_first = LeaseReport(term=1, lease_until_s=100.0, grace_s=1.0, budget_until_s=500.0)
-    _, seen = looks(Watchdog().heard(lease_first), 99.0, 104.0)
-    assert (seen[TERMINATE], seen[KILL][0]) == ([101.0], 103.0)
+@pytest.mark.parametrize(
+    ("report", "terminated_s", "killed_s"),
+    [
+        (UNIT, [101.0], 103.0),  # T/8 after the lease; the next leader begins 5T/24 after it
+        (HANDING_OVER, [], 103.0),
+        # a planned end: its budget or the lease, whichever is over first, and two graces
+        (PLANNED, [101.0], 102.0),
+        (UNIT._replace(budget_until_s=500.0), [101.0], 103.0),
+        (PLANNED._replace(grace_s=2.0), [102.0], 104.0),
+        (PLANNED._replace(grace_s=0.1), [100.5], 101.0),  # half a second at least
+    ],
+)
+def test_who_outlives_its_time_is_terminated_once_and_killed_before_the_next_can_lead(
+    report, terminated_s, killed_s
+):
+    _, seen = looks(Watchdog().heard(report), 99.0, 105.0)
+    assert (seen[TERMINATE], seen[KILL][0]) == (terminated_s, killed_s)
 
 
 def test_a_stopped_worker_harms_nobody_and_is_left_alone_but_not_what_it_has_started():
@@ -91,12 +90,6 @@ def test_it_looks_again_when_something_is_due():
     assert due == [(LEAVE, 101.0), (TERMINATE, 103.0), (KILL, 103.01)]
     assert dog.look(99.0, stopped=True)[0].due_s == 99.0 + AFTER_THAW_S / 2
     assert dog.heard(None).look(99.0, stopped=True)[0].due_s is None
-
-
-@pytest.mark.parametrize(("grace_s", "ends_s"), [(2.0, (102.0, 104.0)), (0.1, (100.5, 101.0))])
-def test_a_planned_end_has_two_graces_past_its_budget_of_half_a_second_at_least(grace_s, ends_s):
-    _, seen = looks(Watchdog().heard(PLANNED._replace(grace_s=grace_s)), 99.0, 105.0)
-    assert (seen[TERMINATE][0], seen[KILL][0]) == ends_s
 
 
 @pytest.mark.parametrize(
@@ -198,7 +191,7 @@ class Guardian:
     def watching(self) -> OpenTerm:
         """A term that is on, and was reported."""
         self.attach()
-        led = term()
+        led = open_term(3, lasts_s=100.0)
         self.link.watch_term(led, 10.0)
         eventually(self.reports)
         return led
@@ -224,10 +217,6 @@ def guardian():
     made.end.close()
     assert made.link._session is None or made.lost.wait(30)  # the thread that listens has ended
     made.link._link.close()
-
-
-def term(lease_s: float = 100.0) -> OpenTerm:
-    return open_term(3, lasts_s=lease_s)
 
 
 def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
@@ -316,7 +305,7 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
     guardian.attach()
     assert guardian.link.is_shared
     assert len(guardian.session.listeners) == 1
-    long, short = term(lease_s=100.0), term(lease_s=50.0)
+    long, short = open_term(3, lasts_s=100.0), open_term(3, lasts_s=50.0)
     for led in (long, short):
         guardian.link.watch_term(led, 10.0)
     guardian.link.report(handing_over=long)
@@ -373,6 +362,11 @@ def pids(processes: set[Started]) -> set[int]:
     return {one.pid for one in processes}
 
 
+def found(process: subprocess.Popen[Any]) -> set[Started]:
+    """It, if it is found among the processes that this one has started."""
+    return {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
+
+
 @pytest.mark.parametrize("rounds", [50, pytest.param(500, marks=pytest.mark.long)])
 def test_a_process_that_goes_while_it_is_looked_at_has_no_children(rounds):
     for _ in range(rounds):
@@ -390,8 +384,7 @@ def test_a_process_whose_first_thread_has_ended_is_not_dead():
         stat = Path(f"/proc/{process.pid}/stat")
         eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
         assert process.poll() is None
-        found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
-        killed = kill(found)
+        killed = kill(found(process))
         process.kill()
         assert pids(killed) == {process.pid}
 
@@ -400,8 +393,7 @@ def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
     with subprocess.Popen([sys.executable, "-c", NAMED]) as process:
         eventually(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == CUT_NAME + b"\n")
         try:
-            found = {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
-            assert kill(found) == found != set()
+            assert pids(kill(found(process))) == {process.pid}
             assert process.wait() == -9
         finally:
             process.kill()
@@ -411,7 +403,7 @@ def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
     with subprocess.Popen(PARENT, start_new_session=True) as parent:
         eventually(lambda: descendants_of(parent.pid))
         missed = descendants_of(parent.pid)
-        listed = {one for one in descendants_of(os.getpid()) if one.pid == parent.pid}
+        listed = found(parent)
         monkeypatch.setattr(descendants, "_below", lambda root: [(one.pid, one) for one in listed])
         assert descendants.kill_below(os.getpid()) == listed
         monkeypatch.undo()
@@ -425,10 +417,7 @@ def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
 
 def test_a_number_that_another_process_bears_by_now_is_left_alone():
     with subprocess.Popen(SLEEPER) as other:
-        known = eventually(
-            lambda: {one for one in descendants_of(os.getpid()) if one.pid == other.pid}
-        )
-        former = {one._replace(began=one.began - 1) for one in known}
+        former = {one._replace(began=one.began - 1) for one in eventually(lambda: found(other))}
         assert kill(former) == set()
         assert other.poll() is None
         other.kill()
@@ -436,7 +425,7 @@ def test_a_number_that_another_process_bears_by_now_is_left_alone():
 
 def test_only_what_was_started_in_the_term_is_ended():
     with subprocess.Popen(SLEEPER) as before:
-        began = next(one.began for one in descendants_of(os.getpid()) if one.pid == before.pid)
+        began = found(before).pop().began
         eventually(lambda: StartedInTerm(guardian=0)._since > began)
         started = StartedInTerm(guardian=0)
         with subprocess.Popen(PARENT) as within:
@@ -463,7 +452,7 @@ def test_a_guardian_that_is_not_our_parent_any_more_is_not_searched():
     with subprocess.Popen(PARENT, start_new_session=True) as stranger:
         below = eventually(lambda: descendants_of(stranger.pid))
         inner = [sys.executable, "-c", NOT_OURS, str(stranger.pid)]
-        found = subprocess.run(inner, check=True, capture_output=True, text=True).stdout
+        ended = subprocess.run(inner, check=True, capture_output=True, text=True).stdout
         kill(below)
         stranger.kill()
-    assert found == "0\n"
+    assert ended == "0\n"

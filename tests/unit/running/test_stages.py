@@ -15,8 +15,8 @@ from terms import open_term
 from leaderq import Deposed, LeaderCareer
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.config.loading import from_environment
-from leaderq.errors import CommandFailed
-from leaderq.events import CareerError, Event, EventBus, Stage
+from leaderq.errors import CareerFailed, CommandFailed
+from leaderq.events import CareerError, EventBus
 from leaderq.running.command import CommandCareer, check_command, failure, variables
 from leaderq.running.stages import AbandonableUnit, StageRunner
 from leaderq.running.supervision import Budgets
@@ -45,25 +45,28 @@ class Diary(LeaderCareer):
         self._do("handOver", term)
 
 
-def serve(career, term, *, settle_s=0.0, step_down=lambda: None, is_heard_out=lambda: True):
-    events: list[Event] = []
-    bus = EventBus()
-    bus.subscribe(Event, events.append)
-    stages: list[Stage] = []
+def stage_runner(career, term, **others) -> StageRunner:
+    """One that serves ``term``, with budgets that no test reaches."""
     budgets = Budgets()
     budgets.open_term(term)
-    service = StageRunner(
-        career,
-        term,
-        budgets=budgets,
-        inaugurate_budget_s=60,
-        settle_s=settle_s,
-        events=bus,
-        tell_stage=stages.append,
-        step_down=step_down,
-        is_heard_out=is_heard_out,
-    )
-    return service.serve(), events, stages
+    options = {
+        "budgets": budgets,
+        "inaugurate_budget_s": 60,
+        "settle_s": 0.0,
+        "events": EventBus(),
+        "tell_stage": lambda _stage: None,
+        "step_down": lambda: None,
+        "is_heard_out": lambda: True,
+    }
+    return StageRunner(career, term, **{**options, **others})
+
+
+def serve(career, term, **others) -> tuple[CareerFailed | None, list[CareerError]]:
+    """Serve ``term``; how the career failed, and the errors that were told."""
+    errors: list[CareerError] = []
+    bus = EventBus()
+    bus.subscribe(CareerError, errors.append)
+    return stage_runner(career, term, events=bus, **others).serve(), errors
 
 
 def raising(error):
@@ -73,15 +76,25 @@ def raising(error):
     return act
 
 
-def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later():
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("no"), "RuntimeError: no"),
+        (SystemExit(3), "SystemExit: 3"),  # it does not leave the process
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (Mute(), TOLD),  # its text cannot be had
+    ],
+)
+def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later(error, said):
     """Found on the way: it was called again and again until the candidate's thread had heard of the
     failure.
     """
-    career = Diary(execute=raising(RuntimeError("no")))
-    failed, events, _ = serve(career, open_term())
-    assert failed
+    career = Diary(execute=raising(error))
+    failure, errors = serve(career, term := open_term())
+    assert said in str(failure)
     assert career.calls == ["inaugurate", "execute", "handOver"]
-    assert [event.stage for event in events if isinstance(event, CareerError)] == ["execution"]
+    assert term.reason is Reason.FAILED
+    assert [(event.stage, event.error) for event in errors] == [("execution", error)]
 
 
 def test_a_failed_inauguration_is_followed_by_no_work_but_by_the_hand_over():
@@ -97,28 +110,11 @@ def test_a_failed_hand_over_is_a_failure():
     assert serve(career, open_term())[0]
 
 
-def test_an_error_whose_text_cannot_be_had_ends_the_term_like_any_other():
-    term = open_term()
-    career = Diary(execute=raising(Mute()))
-    failure, events, _ = serve(career, term)
-    assert career.calls == ["inaugurate", "execute", "handOver"]
-    assert term.reason is Reason.FAILED
-    assert [type(event.error) for event in events if isinstance(event, CareerError)] == [Mute]
-    assert TOLD in str(failure)
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_leaving_the_process_from_within_a_unit_is_a_failure_and_not_an_exit(error):
-    assert serve(Diary(execute=raising(error)), open_term())[0]
-
-
 def test_noticing_that_one_is_deposed_is_no_failure():
     term = open_term()
     career = Diary(execute=raising(Deposed(term=1, reason=Reason.FENCED)))
-    failed, events, _ = serve(career, term)
-    assert not failed
+    assert serve(career, term) == (None, [])
     assert term.reason is Reason.FENCED
-    assert not [event for event in events if isinstance(event, CareerError)]
     assert career.calls[-1] == "handOver"
 
 
@@ -178,7 +174,7 @@ def test_a_stage_that_returns_work_to_do_has_failed(hidden):
         return hidden(term)
 
     career.execute = execute
-    failure, _, _ = serve(career, term := open_term())
+    failure, _ = serve(career, term := open_term())
     assert isinstance(failure.__cause__, NotAPlainFunction)
     assert str(failure.__cause__).startswith("execute returned")
     assert term.reason is Reason.FAILED
@@ -193,13 +189,17 @@ def spin() -> None:
         pass
 
 
-def test_a_spinning_unit_is_abandoned_and_cleans_up():
+def test_a_spinning_unit_that_goes_on_after_each_exception_is_abandoned_and_cleans_up():
     unit, running, cleaned = AbandonableUnit(), threading.Event(), []
 
     def work() -> None:
         try:
-            running.set()
-            spin()
+            while True:
+                try:
+                    running.set()
+                    spin()
+                except Exception:
+                    continue
         finally:
             cleaned.append(True)
 
@@ -208,23 +208,6 @@ def test_a_spinning_unit_is_abandoned_and_cleans_up():
     assert not unit.run(work)
     stopper.join()
     assert cleaned == [True]
-
-
-def test_except_exception_in_the_users_code_does_not_swallow_it():
-    unit, running = AbandonableUnit(), threading.Event()
-
-    def stubborn() -> None:
-        while True:
-            try:
-                running.set()
-                spin()
-            except Exception:
-                continue
-
-    stopper = threading.Thread(target=lambda: (running.wait(), unit.abandon()))
-    stopper.start()
-    assert not unit.run(stubborn)
-    stopper.join()
 
 
 ABANDONED_AND_TRACED = """

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.events import Stage
 from leaderq.running import supervision
@@ -22,14 +21,6 @@ from leaderq.running.supervision import (
 )
 from leaderq.term import Reason
 from leaderq.threads import Retry
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    return now
-
 
 TERM: Any = object()
 OTHER: Any = object()
@@ -84,32 +75,29 @@ def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at):
     assert missed(budgets, at) == Allowance(TERM, Stage.HANDOVER.value, 5.0, 105.0)
 
 
+HAND_OVER = Stage.HANDOVER
+
+
 @pytest.mark.parametrize(
-    ("stage", "seconds", "until_s"),
+    ("earlier", "later", "timed", "until_s"),
     [
-        (WORK, 1.0, 105.0),
-        (WORK, 9.0, 105.0),
-        (Stage.HANDOVER, 1.0, 101.0),
-        (Stage.HANDOVER, 9.0, 105.0),
+        (WORK, (WORK, 0.5), WORK, 100.5),
+        (WORK, (WORK, 9.0), WORK, 109.0),
+        (HAND_OVER, (WORK, 1.0), HAND_OVER, 105.0),
+        (HAND_OVER, (WORK, 9.0), HAND_OVER, 105.0),
+        (HAND_OVER, (HAND_OVER, 1.0), HAND_OVER, 101.0),
+        (HAND_OVER, (HAND_OVER, 9.0), HAND_OVER, 105.0),
     ],
 )
-def test_once_the_hand_over_is_timed_only_a_shorter_time_for_it_counts(at, stage, seconds, until_s):
+def test_a_later_stage_replaces_the_one_before_but_of_the_hand_over_only_a_shorter_time_counts(
+    at, earlier, later, timed, until_s
+):
     budgets = Budgets()
     budgets.open_term(TERM)
-    budgets.allow(TERM, Stage.HANDOVER, 5.0)
-    budgets.allow(TERM, stage, seconds)
+    budgets.allow(TERM, earlier, 5.0)
+    budgets.allow(TERM, *later)
     found = missed(budgets, at)
-    assert (found.stage, found.until_s) == (Stage.HANDOVER.value, until_s)
-
-
-@pytest.mark.parametrize("seconds", [0.5, 9.0])
-def test_a_later_stage_replaces_the_one_before(at, seconds):
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 5.0)
-    budgets.allow(TERM, WORK, seconds)
-    found = missed(budgets, at)
-    assert found.until_s == at[0] == 100.0 + seconds
+    assert (found.stage, found.until_s, at[0]) == (timed.value, until_s, until_s)
 
 
 def test_whoever_waits_for_a_budget_is_told_of_each(at):

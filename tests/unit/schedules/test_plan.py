@@ -26,6 +26,7 @@ from leaderq.schedules.record import (
 
 MINUTE = 60_000
 WHEN = When(None, "UTC", MINUTE)
+PAUSED = ScheduleWishes(paused=True)
 
 
 def definition(**options: Any) -> Definition:
@@ -48,6 +49,16 @@ def after(
 ) -> Step:
     """What follows ``minutes`` after the epoch, if ticks up to minute ``last`` are known."""
     record = ScheduleRecord(at(last), when, when.after(at(last)), running, history=history)
+    return then(record, minutes, wishes, **options)
+
+
+def then(
+    record: ScheduleRecord,
+    minutes: float,
+    wishes: ScheduleWishes = ScheduleWishes(),  # noqa: B008
+    **options: Any,
+) -> Step:
+    """What follows ``minutes`` after the epoch, if this is known."""
     return plan(record, definition(**options), wishes, at(minutes), term=7, candidate="a")
 
 
@@ -63,16 +74,13 @@ def seen(step: Step) -> tuple[Any, ...]:
 
 
 def test_nothing_is_due_before_the_next_tick_and_it_is_run_then():
+    new = first_record(definition(), at(10.5))  # has missed nothing
+    assert (new.last, new.next) == (at(10.5), at(11))
     early = after(10.9)
     assert not early.begins and early.next == at(11)
     due = after(11)
     assert seen(due) == (11, 0, []) and due.record.last == at(11) and due.next == at(12)
     assert due.record.running == TickRun(at(11), at(11), 7, "a")
-
-
-def test_a_schedule_without_a_record_has_missed_nothing():
-    record = first_record(definition(), at(10.5))
-    assert (record.last, record.next) == (at(10.5), at(11))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +90,9 @@ def test_a_schedule_without_a_record_has_missed_nothing():
         ({"catch_up": CatchUp.NONE}, (15, 4, [(11, 14, "missed")])),
         ({"catch_up": CatchUp.ALL}, (11, 0, [])),
         ({"grace_ms": at(2)}, (15, 4, [(11, 13, "too-old"), (14, 14, "missed")])),
+        ({"grace_ms": at(4.5)}, (15, 4, [(11, 14, "missed")])),  # as old as grace, and run
         ({"catch_up": CatchUp.ALL, "grace_ms": at(2)}, (14, 3, [(11, 13, "too-old")])),
+        ({"catch_up": CatchUp.ALL, "wishes": PAUSED}, (None, 0, [(11, 15, "paused")])),
         ({"grace_ms": at(0.4)}, (None, 0, [(11, 15, "too-old")])),
     ],
 )
@@ -104,14 +114,7 @@ def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest():
     while step.begins:
         done.append(record.running.at // MINUTE)
         record = ended(record, at(200), TickOutcome.DONE)
-        step = plan(
-            record,
-            definition(catch_up=CatchUp.ALL),
-            ScheduleWishes(),
-            at(115),
-            term=7,
-            candidate="a",
-        )
+        step = then(record, 115, catch_up=CatchUp.ALL)
         record = step.record
     assert done == [*range(16, 116)]
 
@@ -161,22 +164,21 @@ def test_what_was_left_behind_and_is_not_to_be_repeated_is_written_down_as_lost(
 
 
 def test_a_paused_schedule_lists_what_it_leaves_out_as_one_gap():
-    paused = ScheduleWishes(paused=True)
-    first = after(12.5, wishes=paused)
-    second = plan(first.record, definition(), paused, at(13), term=7, candidate="a")
+    first = after(12.5, wishes=PAUSED)
+    second = then(first.record, 13, PAUSED)
     assert not first.begins and not second.begins
     assert second.record.history == (TickGap(at(11), at(13), 3, PassedOver.PAUSED),)
-    resumed = plan(second.record, definition(), ScheduleWishes(), at(14), term=7, candidate="a")
+    resumed = then(second.record, 14)
     assert seen(resumed) == (14, 0, [])
 
 
 def test_a_paused_schedule_keeps_what_was_left_behind_until_it_is_resumed():
     left = TickRun(at(10), at(10), 6, "b")
-    step = after(11.5, running=left, wishes=ScheduleWishes(paused=True))
+    step = after(11.5, running=left, wishes=PAUSED)
     assert not step.begins and step.record.running == left
     asked = after(11.5, running=left, wishes=ScheduleWishes(paused=True, run=1))
     assert not asked.begins and asked.record.running == left
-    resumed = plan(step.record, definition(), ScheduleWishes(), at(11.6), term=7, candidate="a")
+    resumed = then(step.record, 11.6)
     assert resumed.begins and resumed.record.running is not None
     assert resumed.record.running.attempt == 2
 
@@ -187,14 +189,13 @@ def test_run_now_is_a_run_of_its_own_once_for_each_request_even_while_paused():
     assert step.begins and step.record.running is not None and step.record.last == at(10)
     assert step.record.running == TickRun(at(10.5), at(10.5), 7, "a", key="run-now 1")
     record = ended(step.record, at(10.6), TickOutcome.DONE)
-    assert not plan(record, definition(), wishes, at(10.7), term=7, candidate="a").begins
+    assert not then(record, 10.7, wishes).begins
 
 
 def test_two_runs_that_were_asked_for_stand_for_two_times_though_the_calendar_is_set_back():
     first = after(10.5, wishes=ScheduleWishes(paused=True, run=1))
     record = ended(first.record, at(10.6), TickOutcome.DONE)
-    wishes = ScheduleWishes(paused=True, run=2)
-    second = plan(record, definition(), wishes, at(10.4), term=7, candidate="a").record.running
+    second = then(record, 10.4, ScheduleWishes(paused=True, run=2)).record.running
     assert second is not None and (second.at, second.began) == (at(10.5) + 1, at(10.4))
 
 
@@ -210,9 +211,7 @@ def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_
 def test_an_operator_can_let_it_count_from_now_on():
     step = after(5, last=500, wishes=ScheduleWishes(restarts=1))
     assert not step.begins and step.record.last == at(5) and step.record.restarts == 1
-    assert plan(
-        step.record, definition(), ScheduleWishes(restarts=1), at(6), term=7, candidate="a"
-    ).begins
+    assert then(step.record, 6, ScheduleWishes(restarts=1)).begins
 
 
 def test_a_changed_definition_does_not_judge_the_past():
@@ -221,7 +220,7 @@ def test_a_changed_definition_does_not_judge_the_past():
     step = after(125.5, last=30, when=former)
     assert seen(step) == (120, 1, [(60, 60, "missed")]) and step.record.when == former
     record = ended(step.record, at(125.6), TickOutcome.DONE)
-    changed = plan(record, definition(), ScheduleWishes(), at(125.7), term=7, candidate="a")
+    changed = then(record, 125.7)
     assert not changed.begins and changed.record.when == WHEN
     assert (changed.record.last, changed.next) == (at(125.7), at(126))
 
@@ -229,10 +228,7 @@ def test_a_changed_definition_does_not_judge_the_past():
 def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():
     record = first_record(definition(), at(0))
     for minute in range(1, KEPT + 5):
-        record = plan(
-            record, definition(), ScheduleWishes(), at(minute), term=7, candidate="a"
-        ).record
-        record = ended(record, at(minute), TickOutcome.FAILED, "boom")
+        record = ended(then(record, minute).record, at(minute), TickOutcome.FAILED, "boom")
     assert len(record.history) == KEPT and record.running is None
     newest = record.history[-1]
     assert isinstance(newest, TickRun)
@@ -273,15 +269,6 @@ def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before():
     assert seen(after(71.1, **late)) == (None, 0, [(60, 60, "late")])
 
 
-def test_a_tick_as_old_as_grace_is_run():
-    assert seen(after(12, grace_ms=MINUTE)) == (12, 1, [(11, 11, "missed")])
-
-
-def test_with_all_to_catch_up_what_is_left_out_is_accounted_for_too():
-    paused = after(12.5, catch_up=CatchUp.ALL, wishes=ScheduleWishes(paused=True))
-    assert seen(paused) == (None, 0, [(11, 12, "paused")]) and paused.record.last == at(12)
-
-
 def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay():
     step = after(3000, grace_ms=at(1.5))
     old, missed = step.gaps
@@ -290,8 +277,7 @@ def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_st
 
 
 def test_gaps_are_one_entry_only_if_they_have_one_reason_and_nothing_between_them():
-    paused = ScheduleWishes(paused=True)
     for first, last, why in ((5, 6, "paused"), (9, 10, "missed")):
         before = TickGap(at(first), at(last), 2, PassedOver(why))
-        step = after(11.5, wishes=paused, history=(ran(1, 2, 1), before))
+        step = after(11.5, wishes=PAUSED, history=(ran(1, 2, 1), before))
         assert step.record.history[1:] == (before, TickGap(at(11), at(11), 1, PassedOver.PAUSED))

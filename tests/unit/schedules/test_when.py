@@ -6,8 +6,6 @@ did the same.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import datetime, timezone
 from itertools import islice
 
@@ -136,14 +134,6 @@ def test_what_cannot_be_used_is_refused_where_it_is_written(options, said):
     with pytest.raises(ConfigurationError) as refused:
         schedule(**options)
     assert said in str(refused.value)
-
-
-def test_cronsim_is_imported_only_when_an_expression_is_used():
-    program = (
-        "import sys, leaderq; leaderq.schedule(every_s=1); assert 'cronsim' not in sys.modules;"
-        "leaderq.schedule('* * * * *'); assert 'cronsim' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"])

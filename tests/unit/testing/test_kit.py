@@ -8,7 +8,7 @@ import sqlite3
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -57,11 +57,8 @@ def test_all_records_are_handled_in_batches_and_committed():
 def test_what_cannot_be_decoded_goes_the_way_that_on_error_says(on_error, skipped, letters, left):
     given = records("clicks", [b"?", b"8", b"9"])
     driven = drive(adding(on_error=on_error, max_records=3), given, may_fail=True)
-    assert (len(driven.skipped), len(driven.dead_letters), len(driven.left)) == (
-        skipped,
-        letters,
-        left,
-    )
+    counts = [*map(len, (driven.skipped, driven.dead_letters, driven.left))]
+    assert counts == [skipped, letters, left]
     assert (driven.reason is Reason.FAILED) is bool(left)
 
 
@@ -131,17 +128,7 @@ def test_offsets_in_a_database_say_where_to_read_on(tmp_path):
     assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
 
 
-class Endless(LeaderCareer):
-    units = 0
-
-    def execute(self, term: Any) -> None:
-        self.units += 1
-        term.wait(self.pause_s)
-
-    pause_s: ClassVar[float] = 1.0
-
-
-class Failing(Endless):
+class Failing(LeaderCareer):
     handed_over: Any = None
 
     def execute(self, term: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -22,10 +22,11 @@ def gate() -> Iterator[threading.Event]:
     opened.set()
 
 
-async def abandoned(call: Any, begun: threading.Event, **how: Any) -> None:
-    """Await ``call``, and be cancelled once it has begun."""
+async def abandoned(call: Any, once: Callable[[], object], **how: Any) -> None:
+    """Await ``call``, and be cancelled when ``once`` returns, of which the loop notices nothing."""
     task = asyncio.create_task(awaited(call, "call", **how))
-    await asyncio.to_thread(begun.wait)
+    await asyncio.sleep(0)
+    once()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -48,7 +49,7 @@ def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_bac
         gate.wait()
         return "item"
 
-    asyncio.run(abandoned(take, begun, give_up=gate.set, put_back=back.append))
+    asyncio.run(abandoned(take, begun.wait, give_up=gate.set, put_back=back.append))
     eventually(lambda: back == ["item"])
 
 
@@ -62,7 +63,7 @@ def test_what_an_abandoned_call_raises_puts_nothing_back(gate):
 
     async def main() -> None:
         calls_told.set(lambda call: call.add_done_callback(ended.append))
-        await abandoned(fail, begun, give_up=gate.set, put_back=back.append)
+        await abandoned(fail, begun.wait, give_up=gate.set, put_back=back.append)
 
     asyncio.run(main())
     eventually(lambda: ended)
@@ -75,12 +76,7 @@ def test_what_came_in_the_moment_of_the_cancellation_is_put_back():
 
     async def main() -> None:
         calls_told.set(told.append)
-        task = asyncio.create_task(awaited(lambda: "item", "call", put_back=back.append))
-        await asyncio.sleep(0)
-        told[0].result()  # it has come, and the loop does not know it yet
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await abandoned(lambda: "item", lambda: told[0].result(), put_back=back.append)
 
     asyncio.run(main())
     assert back == ["item"]
@@ -90,16 +86,7 @@ def test_an_abandoned_call_that_no_thread_of_the_pool_has_begun_is_never_made(ga
     made: list[str] = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(gate.wait)
-
-        async def main() -> None:
-            task = asyncio.create_task(
-                awaited(lambda: made.append("made"), "call", pool=pool, put_back=made.append)
-            )
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(main())
+        call = abandoned(lambda: made.append("made"), list, pool=pool, put_back=made.append)
+        asyncio.run(call)
         gate.set()
     assert made == []

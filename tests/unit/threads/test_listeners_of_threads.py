@@ -1,19 +1,28 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, UnitAbandoned
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 
 
-def test_values_arrive_in_order_even_if_announced_from_within_a_listener():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
+@pytest.fixture
+def listeners() -> Listeners[str]:
+    return Listeners()
+
+
+@pytest.fixture
+def heard() -> list[str]:
+    return []
+
+
+def test_values_arrive_in_order_even_if_announced_from_within_a_listener(listeners, heard):
 
     def first(value: str) -> None:
         if value == "suspended":
@@ -26,29 +35,35 @@ def test_values_arrive_in_order_even_if_announced_from_within_a_listener():
     assert heard == ["suspended", "lost"]
 
 
-@pytest.mark.parametrize("error", [ValueError("bad listener"), SystemExit("bad listener")])
-def test_a_listener_that_raises_is_logged_and_the_others_still_hear(error, caplog):
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
-    listeners.add(_raising(error))
+class Rude(BaseException):
+    """Of a user's."""
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError, Rude])
+def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
+    listeners, heard, error, caplog
+):
+    listeners.add(_raising(error("bad listener")))
     listeners.add(heard.append)
     with caplog.at_level(logging.ERROR):
         listeners.announce("one")
         listeners.announce("two")
     assert heard == ["one", "two"]
+    assert "listener failed" in caplog.text
     assert "bad listener" in caplog.text
     assert "value=one" in caplog.text
 
 
-def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
-    interrupt = _raising(KeyboardInterrupt())
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UnitAbandoned])
+def test_what_strikes_a_listener_from_outside_is_raised_after_all_others_were_told(
+    listeners, heard, error
+):
+    interrupt = _raising(error())
     listeners.add(interrupt)
     listeners.add(heard.append)
     listeners.put("one")
     listeners.put("two")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         listeners.deliver()
     assert heard == ["one", "two"]
     listeners.remove(interrupt)
@@ -56,9 +71,7 @@ def test_ctrl_c_in_a_listener_is_raised_after_all_others_were_told():
     assert heard == ["one", "two", "three"]
 
 
-def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
+def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery(listeners, heard):
     listeners.add(_raising(ValueError("what is logged")))
     listeners.add(heard.append)
     handler = logging.Handler()
@@ -75,9 +88,7 @@ def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery():
     assert heard == ["one"]
 
 
-def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
+def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing(listeners, heard):
     listeners.add(heard.append)
     listeners.add(heard.append)
     listeners.announce("one")
@@ -87,18 +98,14 @@ def test_a_listener_added_twice_hears_once_and_a_removed_one_nothing():
     assert heard == ["one"]
 
 
-def test_one_that_an_earlier_listener_removes_is_not_told():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
+def test_one_that_an_earlier_listener_removes_is_not_told(listeners, heard):
     listeners.add(lambda _: listeners.remove(heard.append))
     listeners.add(heard.append)
     listeners.announce("one")
     assert heard == []
 
 
-def test_a_value_that_is_put_waits_for_its_delivery():
-    listeners: Listeners[str] = Listeners()
-    heard: list[str] = []
+def test_a_value_that_is_put_waits_for_its_delivery(listeners, heard):
     listeners.add(heard.append)
     listeners.put("one")
     assert heard == []
@@ -107,8 +114,7 @@ def test_a_value_that_is_put_waits_for_its_delivery():
     assert heard == ["one"]
 
 
-def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting():
-    listeners: Listeners[str] = Listeners()
+def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting(listeners):
     heard: list[tuple[str, int]] = []
 
     def slow(value: str) -> None:

@@ -130,6 +130,11 @@ class Requests:
             future.set_exception(error)
         return what
 
+    def answer_both(self) -> None:
+        """The sync, and the write that follows it."""
+        self.answer()
+        self.answer()
+
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
@@ -153,8 +158,7 @@ def test_what_is_proven_was_answered_half_a_tick_before(requests):
         requests.echoes.sent(sent_s)
         requests.echoes.read(answered_s, outstanding=0)
     requests.pulse.prove()
-    requests.answer()
-    requests.answer()
+    requests.answer_both()
     assert requests.pulse.proof.known_s == 110.0
 
 
@@ -187,13 +191,11 @@ def test_proofs_of_a_session_count_for_nothing_in_the_next(requests):
 def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once(requests):
     told: list[Proof] = []
     let_go = requests.pulse.hold(told.append)
-    requests.answer()
-    requests.answer()
+    requests.answer_both()
     assert told == [Proof(7, Shares(T)), Proof(7, Shares(T), 100.0)]
     requests.echoes = Echoes(90.0, T)
     requests.pulse.prove()
-    requests.answer()
-    requests.answer()
+    requests.answer_both()
     assert len(told) == 2
     requests.timeout_s = 12.0
     requests.pulse.connected()
@@ -211,8 +213,7 @@ def test_the_pulse_beats_while_somebody_holds_it(requests, monkeypatch):
     let_go = requests.pulse.hold(lambda _proof: None)
     for _ in range(3):
         eventually(lambda: requests.sent)
-        requests.answer()
-        requests.answer()
+        requests.answer_both()
     let_go()
     assert requests.pulse.stop() is None
 
@@ -228,8 +229,7 @@ def test_a_holder_that_raises_is_logged_and_the_others_hear(requests):
 
     lets_go = [requests.pulse.hold(fail), requests.pulse.hold(told.append)]
     eventually(lambda: requests.sent)
-    requests.answer()
-    requests.answer()
+    requests.answer_both()
     assert told[-1].known_s == 100.0
     for let_go in lets_go:
         let_go()

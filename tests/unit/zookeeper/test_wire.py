@@ -174,49 +174,38 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("theirs", "ours", "said"),
     [
-        (theirs.NoNodeError, errors.NoNode),
-        (theirs.NodeExistsError, errors.NodeExists),
-        (theirs.BadVersionError, errors.BadVersion),
-        (theirs.NotEmptyError, errors.NotEmpty),
-        (theirs.ConnectionLoss, errors.ConnectionLost),
-        (NotSent, errors.NotConnected),
-        (theirs.SessionExpiredError, errors.SessionExpired),
-        (theirs.ConnectionClosedError, errors.SessionClosed),
-        (theirs.SessionMovedError, errors.ConnectionLost),
-        (theirs.NoAuthError, errors.NoPermission),
-        (theirs.AuthFailedError, errors.AccessRefused),
-        (RuntimeError, errors.ZooKeeperError),
+        (theirs.NoNodeError, errors.NoNode, "no such znode"),
+        (theirs.NodeExistsError, errors.NodeExists, "exists already"),
+        (theirs.BadVersionError, errors.BadVersion, "another version"),
+        (theirs.NotEmptyError, errors.NotEmpty, "has children"),
+        (theirs.ConnectionLoss, errors.ConnectionLost, "outcome is unknown"),
+        (NotSent, errors.NotConnected, "was not sent"),
+        (theirs.SessionExpiredError, errors.SessionExpired, "is over"),
+        (theirs.ConnectionClosedError, errors.SessionClosed, "is closed"),
+        (theirs.SessionMovedError, errors.ConnectionLost, "another server"),
+        (theirs.NoAuthError, errors.NoPermission, "check the znode's ACL"),
+        (theirs.AuthFailedError, errors.AccessRefused, "check user"),
+        (theirs.UnimplementedError, errors.ZooKeeperError, "3.6 or newer"),  # multiRead
+        (RuntimeError, errors.ZooKeeperError, "RuntimeError"),
     ],
 )
-def test_each_error_of_kazoo_has_one_of_ours(theirs, ours):
+def test_each_error_of_kazoo_has_one_of_ours(theirs, ours, said):
     cause = theirs()
     error = translated(cause, "/a/b", 3)
     assert type(error) is ours
     assert error.__cause__ is cause
+    assert said in str(error)
     assert "/a/b" in str(error)
-
-
-def test_a_refusal_of_one_znode_is_a_refusal_of_access_with_its_path():
-    error = translated(theirs.NoAuthError(), "/a")
-    assert isinstance(error, errors.AccessRefused)
-    assert isinstance(error, errors.ZooKeeperError)
-    assert error.path == "/a"
-
-
-def test_nothing_sent_is_also_a_lost_connection():
-    assert issubclass(errors.NotConnected, errors.ConnectionLost)
-
-
-def test_a_server_that_is_too_old_is_told_the_version_that_is_needed():
-    """Persistent watches and multiRead came with 3.6."""
-    assert "3.6 or newer" in str(translated(theirs.UnimplementedError()))
-
-
-def test_our_own_errors_pass_unchanged():
-    error = errors.NoNode("x")
     assert translated(error) is error
+
+
+def test_who_catches_a_kind_of_error_catches_its_kinds_too():
+    assert issubclass(errors.NoPermission, errors.AccessRefused)
+    assert issubclass(errors.NoPermission, errors.ZooKeeperError)
+    assert issubclass(errors.NotConnected, errors.ConnectionLost)
+    assert translated(theirs.NoAuthError(), "/a").path == "/a"
 
 
 def test_a_code_in_a_multi_becomes_its_error_with_path_and_index():

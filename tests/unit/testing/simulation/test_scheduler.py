@@ -64,8 +64,21 @@ def contract(code: Callable[[Any], None]) -> Callable[[str], None]:
     return test
 
 
+def three(of: Any, work: Callable[[], object]) -> list[Any]:
+    """Threads that run."""
+    threads = [of.Thread(target=work) for _ in range(3)]
+    for one in threads:
+        one.start()
+    return threads
+
+
+def joined(threads: list[Any]) -> None:
+    for one in threads:
+        one.join()
+
+
 @contract
-def test_a_lock_is_held_by_one(of):
+def test_a_lock_is_held_by_one_and_not_had_in_time_by_another(of):
     lock, inside, most = of.Lock(), [0], [0]
 
     def work() -> None:
@@ -76,20 +89,11 @@ def test_a_lock_is_held_by_one(of):
                 of.Event().wait(0.0001)
                 inside[0] -= 1
 
-    threads = [of.Thread(target=work) for _ in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    joined(three(of, work))
     assert most == [1]
     assert not lock.locked()
     with pytest.raises(RuntimeError):
         lock.release()
-
-
-@contract
-def test_a_lock_that_is_held_is_not_had_in_time(of):
-    lock = of.Lock()
     assert lock.acquire()
     assert not lock.acquire(blocking=False)
     assert not lock.acquire(timeout=0.01)
@@ -105,14 +109,11 @@ def test_a_condition_wakes_those_who_wait(of):
         with changed:
             seen.append(changed.wait_for(lambda: values, timeout=60))
 
-    threads = [of.Thread(target=wait) for _ in range(3)]
-    for one in threads:
-        one.start()
+    threads = three(of, wait)
     with changed:
         values.append(1)
         changed.notify_all()
-    for one in threads:
-        one.join()
+    joined(threads)
     assert seen == [[1]] * 3
     with changed:
         assert not changed.wait(0.01)
@@ -123,13 +124,10 @@ def test_a_condition_wakes_those_who_wait(of):
 @contract
 def test_an_event_is_heard_by_all_until_it_is_cleared(of):
     event, heard = of.Event(), []
-    threads = [of.Thread(target=lambda: heard.append(event.wait(60))) for _ in range(3)]
-    for one in threads:
-        one.start()
+    threads = three(of, lambda: heard.append(event.wait(60)))
     assert not event.wait(0.01)
     event.set()
-    for one in threads:
-        one.join()
+    joined(threads)
     assert heard == [True] * 3
     assert event.wait(0)
     event.clear()
