@@ -309,7 +309,7 @@ def test_a_replay_tells_another_one_that_has_begun_from_kafka_away_for_too_long(
     replay._producer = Overtaken(after_s, monkeypatch)  # type: ignore[assignment]
     with pytest.raises(error, match=told):
         replay.run(lambda _: None)
-    assert replay.counts.sent == 0
+    assert (replay.sent, replay.remaining()) == (0, (0, 1))
 
 
 # -- what a replay remembers of a partition, and that it fits beside a committed offset
