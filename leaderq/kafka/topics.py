@@ -27,7 +27,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
-from leaderq.kafka.clients.kafka_python_consumer import TopicScout
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset, Partition, Record
@@ -170,7 +170,7 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
     return found[-count:]
 
 
-class TopicReader(TopicScout):
+class TopicReader(KafkaPythonConsumer):
     """Reads the records of ``topic``, in a ``with`` block, from any offset to ``ends``, where the
     partitions ended when the block was entered. Joins no group, and reads only stable records.
     """

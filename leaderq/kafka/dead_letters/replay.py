@@ -339,13 +339,13 @@ class DeadLetterReplay:
             return 0.0
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
         offsets = {where: each.next for where, each in places.items()}
-        notes = {where: self._noted(where, each) for where, each in places.items()}
+        self._producer.notes = {at: self._noted(at, each) for at, each in places.items()}
         self._began_s = clock.now_s()
         self._producer.begin()
         try:
             for message in batch:
                 until_answered(partial(self._producer.produce, message), _PATIENCE_S)
-            commit = partial(self._producer.commit, offsets, self._group, 5.0, notes)
+            commit = partial(self._producer.commit, offsets, self._group, 5.0)
             until_answered(commit, _PATIENCE_S)
         except BaseException:
             try:
