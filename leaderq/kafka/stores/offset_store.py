@@ -125,27 +125,24 @@ class OffsetStore(ABC):
 
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
         """Return the offsets of the career; for a command, which has no term."""
-        if not self.in_group:
-            raise self._not_administered()
-        return admin.stored()
+        return self._with_group(admin).stored()
 
     def require_settable(self, admin: OffsetAdmin) -> None:
         """Raise what :meth:`put` would raise now."""
-        if not self.in_group:
-            raise self._not_administered()
-        admin.require_settable()
+        self._with_group(admin).require_settable()
 
     def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
         """Set these offsets for whoever leads next.
 
         :raises RequestRefused: somebody leads, and the store cannot make that leader load them.
         """
-        if not self.in_group:
-            raise self._not_administered()
-        admin.put(offsets)
+        self._with_group(admin).put(offsets)
 
-    def _not_administered(self) -> ConfigurationError:
-        return ConfigurationError(
+    def _with_group(self, admin: OffsetAdmin) -> OffsetAdmin:
+        """Return ``admin`` if the group keeps the offsets; else raise ConfigurationError."""
+        if self.in_group:
+            return admin
+        raise ConfigurationError(
             f"offsets={self.word!r}: the offsets are where the career's own code keeps them; look"
             " at them and set them there"
         )
