@@ -292,18 +292,18 @@ def _me() -> str:
 
 def _sum_up(work: DeadLetterReplay, given: Given) -> None:
     """Write the last line, also for a replay that was interrupted."""
-    counts = work.counts
+    left_out, unseen = work.remaining()
     verb = "would be replayed" if given.dry_run else "replayed"
-    about = "up to " if counts.unseen or counts.held else ""
-    left = f", {counts.left} of them not selected" if counts.left else ""
+    about = "up to " if unseen else ""
+    left = f", {left_out} of them not selected" if left_out else ""
     conclude(
-        f"{counts.sent} {verb}; {counts.foreign} skipped, not written by leaderq;"
-        f" {about}{counts.remain} remain{left}",
+        f"{work.sent} {verb}; {work.foreign} skipped, not written by leaderq;"
+        f" {about}{left_out + unseen} remain{left}",
         given.as_json and not given.dry_run,
-        replayed=counts.sent,
-        skipped=counts.foreign,
-        left_out=counts.left,
-        remain=counts.remain,
+        replayed=work.sent,
+        skipped=work.foreign,
+        left_out=left_out,
+        remain=left_out + unseen,
     )
 
 

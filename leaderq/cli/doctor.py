@@ -183,7 +183,7 @@ def check_kafka_career(
     from leaderq.kafka import OffsetStore, StoreContext
     from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
-    from leaderq.kafka.topics import describe_topics, largest_batches
+    from leaderq.kafka.topics import describe_topics
 
     declared = declaration_of(career, name, settings)
     check(declared, career._problems())
@@ -192,14 +192,12 @@ def check_kafka_career(
     topics = topics_of(declared, address, access)
     outputs = declared.produces
     views = describe_topics(address, [*topics, *outputs, *([letters] if letters else [])], **access)
-    there = [each for each in outputs if views[each].partitions]
-    sizes = largest_batches(address, there, **access) if there else {}
     reads = f"reads {', '.join(topics) or 'no topic yet'} as group {declared.group!r}"
     yield Finding("career", _OK, f"{name} {reads}, offsets in {declared.offsets.word!r}")
     for topic in topics:
         yield judge_topic(topic, views[topic])
     for topic in outputs:
-        yield judge_output(topic, views[topic], sizes.get(topic), declared.max_message_bytes)
+        yield judge_output(topic, views[topic], declared.max_message_bytes)
     if letters:
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
@@ -227,13 +225,9 @@ def judge_topic(topic: str, view: TopicView) -> Finding:
     return _health(topic, view, refused)
 
 
-def judge_output(
-    topic: str, view: TopicView, largest: int | None, max_message_bytes: int
-) -> Finding:
-    """Judge a topic that the career produces to. ``largest``: how many bytes the topic takes in a
-    batch; ``None`` if unknown.
-    """
-    refused = None
+def judge_output(topic: str, view: TopicView, max_message_bytes: int) -> Finding:
+    """Judge a topic that the career produces to, messages of up to ``max_message_bytes``."""
+    refused, largest = None, view.max_message_bytes
     if not view.partitions:
         refused = (
             f"is named by 'produces' and not there, or this user may not see it; create it: leaderq"

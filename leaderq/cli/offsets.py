@@ -23,8 +23,9 @@ from leaderq.errors import ConfigurationError, NoNode, RequestRefused
 # The Kafka client takes half a second to import, which --help should not.
 if TYPE_CHECKING:
     from leaderq.kafka.declaration import Declaration
+    from leaderq.kafka.groups import OffsetAdmin
     from leaderq.kafka.record import Partition
-    from leaderq.kafka.stores.offset_store import OffsetAdmin, OffsetStore
+    from leaderq.kafka.stores.offset_store import OffsetStore
 
 _TARGET = click.Argument(["target"], metavar="NAME|MODULE:CLASS")
 _YES = switch("--yes", help="really set them; without it, they are only shown")
@@ -43,7 +44,7 @@ class _Career:
 
     @property
     def asked(self) -> tuple[str, Any]:
-        return self.admin.group.address, self.admin.group.access
+        return self.admin.address, self.admin.access
 
     def require_settable(self) -> None:
         """Raise RequestRefused if offsets cannot be set now."""
@@ -62,9 +63,9 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.declaration import check, declaration_of
-    from leaderq.kafka.groups import Deployment, GroupOffsets
+    from leaderq.kafka.groups import Deployment, OffsetAdmin
     from leaderq.kafka.stores import opened
-    from leaderq.kafka.stores.offset_store import OffsetAdmin, StoreContext
+    from leaderq.kafka.stores.offset_store import StoreContext
 
     quiet()
     chosen = choose_career(given, given.target)
@@ -92,8 +93,8 @@ def _opened(given: Given) -> Iterator[_Career]:
             make_producer=_no_producer,
         )
         note = f"set by {host.name()}{Deployment.of(session, settings.root).mark}"
-        group = GroupOffsets(settings.kafka, declared.group, name, access, note)
-        admin = OffsetAdmin(group, topics, layout.term, version, view.leader is not None)
+        group = settings.kafka, declared.group, name, access, note
+        admin = OffsetAdmin(*group, topics, layout.term, version, view.leader is not None)
         yield _Career(declared, opened(declared.offsets, context), admin, view.paused)
 
 

@@ -57,9 +57,9 @@ from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
+    describe_topics,
     ensure_topic,
     existing_topics,
-    largest_batches,
     offsets_at,
     stored_offsets,
 )
@@ -172,8 +172,9 @@ class Environment:
         """
         address, access = self.settings.kafka, self.access
         sources = topics_of(self.declared, address, access)
-        sizes = largest_batches(address, [topic, *sources], **access)
-        largest = max((size for name, size in sizes.items() if name != topic), default=None)
+        views = describe_topics(address, [topic, *sources], **access)
+        sizes = {name: view.max_message_bytes for name, view in views.items()}
+        largest = max(filter(None, map(sizes.get, sources)), default=None)
         wanted = None if largest is None else largest + LETTER_ROOM_BYTES
         configs = {} if wanted is None else {"max.message.bytes": str(wanted)}
         if ensure_topic(address, topic, configs=configs, **access):

@@ -167,9 +167,13 @@ def remove_static_members(
 
 
 @dataclass(frozen=True)
-class GroupOffsets:
-    """Reads and sets the offsets of ``group``, in which the career's member is called ``member``.
-    ``note`` is stored beside offsets that are set.
+class OffsetAdmin:
+    """Where the offsets of one career are, for ``leaderq offsets``; its methods read and set those
+    of ``group``, in which the career's member is called ``member``. ``note`` is stored beside
+    offsets that are set.
+
+    ``term`` is the znode of the newest term, and ``term_version`` its version (``None``: it is not
+    there): it changes when somebody begins to lead. ``is_led``: a leader exists, which has paused.
     """
 
     address: str
@@ -177,6 +181,10 @@ class GroupOffsets:
     member: str
     access: Access
     note: str
+    topics: tuple[str, ...]
+    term: str
+    term_version: int | None
+    is_led: bool
 
     def stored(self) -> dict[Partition, int]:
         found = stored_offsets(self.address, self.group, **self.access)

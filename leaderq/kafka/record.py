@@ -11,7 +11,6 @@ records may be made only while they are looked at (:mod:`leaderq.kafka.clients.c
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -180,21 +179,12 @@ class ListLike(Sequence[T]):
         return repr(list(self))
 
 
-class SizedRecords(ListLike[Record]):
-    """Records whose size is known without creating them."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Bytes of all keys and values."""
-
-
 def size_of(rows: Sequence[Record]) -> int:
-    """Bytes of all keys and values of records as they were read. Costs 0.1 us a record."""
-    if isinstance(rows, SizedRecords):
-        return rows.size
+    """Bytes of all keys and values of records as they were read. Costs 0.1 us a record, if ``rows``
+    has no ``size`` that is known without creating them.
+    """
+    if (size := getattr(rows, "size", None)) is not None:
+        return int(size)
     return sum([len(row.value or b"") + len(row.key or b"") for row in rows])
 
 

@@ -27,7 +27,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
     errors_translated,
     quiet_client_logs,
 )
-from leaderq.kafka.clients.kafka_python_consumer import TopicScout
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.record import Offset, Partition, Record
@@ -102,15 +102,6 @@ def existing_topics(address: str, **access: Unpack[Access]) -> frozenset[str]:
         return frozenset(consumer.topics())
 
 
-def largest_batches(
-    address: str, topics: Sequence[str], **access: Unpack[Access]
-) -> dict[str, int]:
-    """Return ``max.message.bytes`` of each topic that exists and that this user may describe."""
-    with opened(KafkaAdminClient, address, "asking for sizes", **access) as admin:
-        found = _configs(admin, topics, _LARGEST)
-    return {name: int(row[_LARGEST]["value"]) for name, row in found.items() if _LARGEST in row}
-
-
 def end_offsets(address: str, topic: str, **access: Unpack[Access]) -> dict[int, int]:
     """For each partition of ``topic`` the offset after its last stable record."""
     return {where.number: end for where, (_, end) in bounds(address, [topic], **access).items()}
@@ -179,7 +170,7 @@ def newest_records(address: str, topic: str, count: int, **access: Unpack[Access
     return found[-count:]
 
 
-class TopicReader(TopicScout):
+class TopicReader(KafkaPythonConsumer):
     """Reads the records of ``topic``, in a ``with`` block, from any offset to ``ends``, where the
     partitions ended when the block was entered. Joins no group, and reads only stable records.
     """
@@ -271,7 +262,8 @@ def produce(
 class TopicView:
     """A topic as the cluster describes it to one user. ``partitions`` is 0 if the topic does not
     exist, or is hidden; ``replicas`` and ``in_sync``: of the partition that has the fewest in sync
-    (and of several such the most replicas). ``None``: the cluster does not say.
+    (and of several such the most replicas). ``max_message_bytes``: the largest batch that it takes.
+    ``None``: the cluster does not say.
     """
 
     partitions: int
@@ -280,6 +272,7 @@ class TopicView:
     in_sync: int
     min_in_sync: int | None
     operations: frozenset[str] | None
+    max_message_bytes: int | None = None
 
     def may(self, operation: str) -> bool:
         return self.operations is None or operation in self.operations
@@ -292,14 +285,15 @@ def describe_topics(
     with opened(KafkaAdminClient, address, "describing topics", **access) as admin:
         found = {each["name"]: each for each in admin.describe_topics(list(topics))}
         there = [name for name, each in found.items() if each["partitions"]]
-        told = _configs(admin, there, _LEAST_IN_SYNC)
-    return {name: _view(found[name], told.get(name, {})) for name in topics}
+        asked = [ConfigResource("TOPIC", topic, [_LEAST_IN_SYNC, _LARGEST]) for topic in there]
+        told = admin.describe_configs(asked, config_filter="all") if asked else {}
+        configs = told.get("topic", {})
+    return {name: _view(found[name], configs.get(name, {})) for name in topics}
 
 
 def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
     partitions, told = topic["partitions"], topic["authorized_operations"]
     operations = frozenset(told) if isinstance(told, list) else None
-    least = configs.get(_LEAST_IN_SYNC)
     sizes = [(len(each["isr_nodes"]), -len(each["replica_nodes"])) for each in partitions]
     in_sync, replicas = min(sizes, default=(0, 0))
     return TopicView(
@@ -307,9 +301,14 @@ def _view(topic: Mapping[str, Any], configs: Mapping[str, Any]) -> TopicView:
         leaderless=sum(each["leader_id"] < 0 for each in partitions),
         replicas=-replicas,
         in_sync=in_sync,
-        min_in_sync=None if least is None else int(least["value"]),
+        min_in_sync=_number(configs, _LEAST_IN_SYNC),
         operations=frozenset() if topic["error_code"] == _REFUSED else operations,
+        max_message_bytes=_number(configs, _LARGEST),
     )
+
+
+def _number(configs: Mapping[str, Any], name: str) -> int | None:
+    return int(configs[name]["value"]) if name in configs else None
 
 
 def check_reachable(
@@ -336,12 +335,6 @@ def opened(
     client: Any = connected(kind, address, {**options, **more})
     with closing(client), errors_translated(doing, address):
         yield client
-
-
-def _configs(admin: Any, topics: Iterable[str], name: str) -> Mapping[str, Any]:
-    asked = [ConfigResource("TOPIC", topic, [name]) for topic in topics]
-    told = admin.describe_configs(asked, config_filter="all") if asked else {}
-    return told.get("topic", {})  # type: ignore[no-any-return]
 
 
 def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:

@@ -30,7 +30,7 @@ from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
 from leaderq.kafka import DeliveryPromise, OffsetStore, Partition, StoreContext
 from leaderq.kafka.record import Offset, epoch_of
 from leaderq.kafka.stores import STORES
-from leaderq.kafka.stores.handle_call import EffectsKept, HandleCall
+from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import Term
 from leaderq.testing.kit import FakeTerm
 
@@ -110,9 +110,11 @@ class OffsetStoreContract:
         return StoreLeader(made, self.make_term(number, name))
 
     def add_in_handle(self, store: OffsetStore, *names: str) -> None:
-        with HandleCall():
+        with HandleCall() as effects:
             for name in names:
                 self.add(store, f"{self._career}-{name}")
+        for effect in effects:
+            effect()
 
     def standing(self) -> list[str]:
         """The effects of this test that stand, sorted."""
@@ -249,8 +251,8 @@ class OffsetStoreContract:
             return
         leader = self.leader()
         leader.begin()
-        with EffectsKept():  # as of a call that fails, beside one that returns
-            self.add_in_handle(leader.store, "failed")
+        with HandleCall():  # one that fails, beside one that returns
+            self.add(leader.store, f"{self._career}-failed")
         self.add_in_handle(leader.store, "a")
         leader.commit({A: 5})
         assert self.standing() == ["a"]

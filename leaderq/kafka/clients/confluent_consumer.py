@@ -23,8 +23,8 @@ consumer contract, or was met in its source):
 * ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
 * It does not tell what it knows of topics. For each partition that it begins to fetch, the thread
   of that broker looks over all partitions, and answers to other questions wait until then (B23). So
-  a :class:`~leaderq.kafka.clients.kafka_python_consumer.TopicScout`, with connections of its own,
-  says which partitions there are, and where they begin and end.
+  a consumer of kafka-python without membership, with connections of its own, says which partitions
+  there are, and where they begin and end.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
-    ConsumerBase,
+    ConsumerClient,
     ConsumerSettings,
     KafkaAway,
     LogTruncated,
     MembershipLost,
     Offsets,
 )
-from leaderq.kafka.clients.kafka_python_consumer import TopicScout, require_same_log
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer, require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.threads import SerialExecutor, SubmittedWork
 
@@ -83,13 +83,13 @@ class _Membership(Enum):
     REVOKED = "revoked"
 
 
-class ConfluentConsumer(ConsumerBase):
+class ConfluentConsumer(ConsumerClient):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
-        self._scout = TopicScout(replace(settings, membership=False, options={}))
+        self._scout = KafkaPythonConsumer(replace(settings, membership=False, options={}))
         self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
         self._committing: SubmittedWork | None = None
         self._behind: _CommitBehind | None = None

@@ -22,7 +22,7 @@ Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -41,11 +41,11 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import (
     Message,
-    ProducerBase,
+    ProducerClient,
     ProducerSettings,
     given_up,
 )
-from leaderq.kafka.record import Partition, epoch_of
+from leaderq.kafka.record import epoch_of
 from leaderq.threads import SerialExecutor, primitives
 
 log = logging.getLogger(__name__)
@@ -85,14 +85,13 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
     }
 
 
-class ConfluentProducer(ProducerBase):
+class ConfluentProducer(ProducerClient):
     """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._failed: list[tuple[str, Any]] = []
-        self._offsets_sent = False
         self._on_delivery: Any = None  # one object for all messages of a transaction
         self._calls = SerialExecutor("leaderq-confluent-transaction")
         self._ended: LeaderqError | None = None
@@ -136,7 +135,6 @@ class ConfluentProducer(ProducerBase):
         return True
 
     def _begin(self) -> None:
-        self._offsets_sent = False
         self._call("beginning a transaction", self._producer.begin_transaction)
 
     def _forget(self) -> None:
@@ -200,17 +198,13 @@ class ConfluentProducer(ProducerBase):
         error.__cause__ = KafkaException(failure)
         return error
 
-    def _send_offsets(
-        self, offsets: Offsets, group: Any, _notes: Mapping[Partition, str], deadline: float
-    ) -> None:
+    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         if group is None:
             raise MembershipLost("the consumer is not a member of its group at the moment")
-        if not self._offsets_sent:
-            mark = self._settings.mark
-            wanted = [TopicPartition(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
-            send, doing = self._producer.send_offsets_to_transaction, "sending offsets"
-            self._call_bounded(f"{doing} to a transaction", deadline, send, wanted, group)
-            self._offsets_sent = True
+        mark, doing = self._settings.mark, "sending offsets to a transaction"
+        wanted = [TopicPartition(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
+        send = self._producer.send_offsets_to_transaction
+        self._call_bounded(doing, deadline, send, wanted, group)
 
     def _complete(self, deadline: float) -> None:
         commit = self._producer.commit_transaction

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
-from leaderq.kafka.record import Partition, Record, SizedRecords
+from leaderq.kafka.record import ListLike, Partition, Record
 
 _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
@@ -52,7 +52,7 @@ class ConfluentRecord(Record):
             return self._message.headers() or ()
 
 
-class MessageRecords(SizedRecords):
+class MessageRecords(ListLike[Record]):
     """The records of one partition, in order. Each iteration makes new, equal records."""
 
     __slots__ = ("_messages",)
@@ -71,6 +71,7 @@ class MessageRecords(SizedRecords):
 
     @property
     def size(self) -> int:
+        """Bytes of all keys and values."""
         rows = self._messages
         return sum(map(len, rows)) + sum(map(len, filter(None, map(Message.key, rows))))
 

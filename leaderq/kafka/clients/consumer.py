@@ -258,30 +258,8 @@ class CommitFuture(Protocol):
         """Wait up to ``wait_s``; return whether it is stored durably. Raise if it failed."""
 
 
-class ConsumerClient(Protocol):
-    """A consumer of all partitions of some topics. It is made, then :meth:`open` is called, then
-    :meth:`join`, at last :meth:`close`.
-    """
-
-    def open(self) -> None:
-        """Connect, and find topics and coordinator. Does *not* join, because that would fence the
-        leader.
-        """
-
-    def refresh(self, timeout_s: float) -> None:
-        """Use every connection once, so that none is closed as idle and moved leaders are known."""
-
-    def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
-        """Become the one member of this name (or take all partitions); returns whether that has
-        happened yet.
-
-        ``allowed`` raises if this process may not be the member. The client calls it right before
-        *each* request to join, now and later.
-        """
-
-    @property
-    def joins(self) -> int:
-        """How often partitions were assigned. When it has changed, the caller must :meth:`seek`."""
+class LibraryConsumer(Protocol):
+    """What each client library does in its own way for a :class:`ConsumerClient`."""
 
     @property
     def is_joining(self) -> bool:
@@ -289,9 +267,6 @@ class ConsumerClient(Protocol):
         this member by its newer generation; then it would accept commits of partitions that now
         belong to other members.
         """
-
-    def rejoin(self) -> None:
-        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`."""
 
     def attend(self, timeout_s: float) -> None:
         """Stay a member without reading; joins again if the group asks for it."""
@@ -346,19 +321,27 @@ class ConsumerClient(Protocol):
         last fetch. Costs no request. A partition that was not fetched yet is absent.
         """
 
-    def close(self) -> None:
-        """Free everything, but do not leave the group: the next join would wait. Never raises."""
+    def _connect(self, until_s: float) -> None: ...
 
+    def _join(self, timeout_s: float) -> bool: ...
 
-ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
+    def _ask_to_join(self) -> None: ...
+
+    def _hold(self, partitions: frozenset[Partition]) -> None:
+        """Take ``partitions`` without a group, and count that in :attr:`ConsumerClient.joins`.
+        Nothing is read before :meth:`seek`.
+        """
+
+    def _let_go(self, client: Any) -> None:
+        """Close the library's ``client``, if it was made."""
 
 
 _NOBODYS = 2**31 - 1  # a partition that no topic has, so that no transaction commits its offset
 
 
-class ConsumerBase(ConsumerClient):
-    """The parts of a consumer that all libraries share: connecting within a time limit, asking
-    ``allowed`` before a join, closing. A subclass does each step with its library.
+class ConsumerClient(LibraryConsumer):
+    """A consumer of all partitions of some topics. It is made, then :meth:`open` is called, then
+    :meth:`join`, at last :meth:`close`.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -370,15 +353,15 @@ class ConsumerBase(ConsumerClient):
         self.notes = frozenset()
 
     def open(self) -> None:
+        """Connect, and find topics and coordinator. Does *not* join, because that would fence the
+        leader.
+        """
         try:
             with connecting(self._settings.address, self._remedy):
                 self._connect(clock.now_s() + self._settings.open_timeout_s)
         except BaseException:
             self.close()
             raise
-
-    def _connect(self, until_s: float) -> None:
-        raise NotImplementedError
 
     def _remedy(self) -> str:
         """Return advice for when no broker answers; ``""``: none."""
@@ -392,22 +375,25 @@ class ConsumerBase(ConsumerClient):
 
     @property
     def joins(self) -> int:
+        """How often partitions were assigned. When it has changed, the caller must :meth:`seek`."""
         return self._joins
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
+        """Become the one member of this name (or take all partitions); returns whether that has
+        happened yet.
+
+        ``allowed`` raises if this process may not be the member. The client calls it right before
+        *each* request to join, now and later.
+        """
         self._allowed = allowed
         return self._join(timeout_s) if self._settings.membership else self._take_all()
 
     def rejoin(self) -> None:
+        """Ask for a new assignment at the next :meth:`attend` or :meth:`poll`."""
         if self._settings.membership:
             self._ask_to_join()
         else:
             self._take_all()
-
-    def _join(self, timeout_s: float) -> bool:
-        raise NotImplementedError
-
-    def _ask_to_join(self) -> None: ...
 
     def _take_all(self) -> bool:
         self._allowed()
@@ -415,16 +401,12 @@ class ConsumerBase(ConsumerClient):
         self._hold(existing)
         return bool(existing)
 
-    def _hold(self, partitions: frozenset[Partition]) -> None:
-        """Take ``partitions`` without a group, and count that in :attr:`joins`. Nothing is read
-        before :meth:`seek`.
-        """
-        raise NotImplementedError
-
     def refresh(self, timeout_s: float) -> None:
-        # A leader that died may have left a transaction open, whose offsets would be waited for:
-        # until the next leader fences, which this consumer is opened for.
-        self.committed(timeout_s, {Partition(topic, _NOBODYS) for topic, _ in self.existing()})
+        """Use every connection once, so that none is closed as idle and moved leaders are known."""
+        if self._settings.membership:  # else nothing of the group, for which that needs a right
+            # A leader that died may have left a transaction open, whose offsets would be waited
+            # for: until the next leader fences, which this consumer is opened for.
+            self.committed(timeout_s, {Partition(topic, _NOBODYS) for topic, _ in self.existing()})
         self.end_offsets(timeout_s)
 
     @property
@@ -434,6 +416,7 @@ class ConsumerBase(ConsumerClient):
         return self._client
 
     def close(self) -> None:
+        """Free everything, but do not leave the group: the next join would wait. Never raises."""
         self._allowed = may_not_join
         client, self._client = self._client, None
         try:
@@ -441,9 +424,8 @@ class ConsumerBase(ConsumerClient):
         except Exception:
             log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)
 
-    def _let_go(self, client: Any) -> None:
-        """Close the library's ``client``, if it was made."""
-        raise NotImplementedError
+
+ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]
 
 
 def may_not_join() -> None:

@@ -37,7 +37,7 @@ from leaderq.kafka.clients.client_options import (
 )
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
-    ConsumerBase,
+    ConsumerClient,
     ConsumerSettings,
     KafkaAway,
     Offsets,
@@ -153,7 +153,7 @@ class _GatedAssignor(RangePartitionAssignor):
         self._of._joins += 1
 
 
-class KafkaPythonConsumer(ConsumerBase):
+class KafkaPythonConsumer(ConsumerClient):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -332,12 +332,3 @@ class KafkaPythonConsumer(ConsumerBase):
     def _let_go(self, client: Any) -> None:
         if client is not None:
             client.close(autocommit=False, timeout_ms=1000)
-
-
-class TopicScout(KafkaPythonConsumer):
-    """Knows topics, their ids and partitions, and where partitions begin and end; for a reader of
-    another library, or one without a group. Its client keeps this up to date by itself.
-    """
-
-    def refresh(self, timeout_s: float) -> None:
-        self.end_offsets(timeout_s)  # nothing of the group, for which that needs a right

@@ -41,7 +41,7 @@ from leaderq.kafka.clients.kafka_python_connection import (
 )
 from leaderq.kafka.clients.producer import (
     Message,
-    ProducerBase,
+    ProducerClient,
     ProducerSettings,
     given_up,
 )
@@ -77,13 +77,14 @@ def producer_options(settings: ProducerSettings, timeout_s: float | None = None)
     }
 
 
-class KafkaPythonProducer(ProducerBase):
+class KafkaPythonProducer(ProducerClient):
     """See :class:`~leaderq.kafka.clients.producer.ProducerClient`. It uses private parts of the
     client, through ``private_api``.
     """
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
+        self.notes: Mapping[Partition, str] = {}  # what the next commit notes, if not the mark
         self._failed: list[tuple[str, BaseException]] = []
         self._steps: dict[str, Any] = {}
         self._append: Any = None
@@ -190,9 +191,7 @@ class KafkaPythonProducer(ProducerBase):
             # Its place in the sequence of messages is lost as well.
             raise given_up(self._translated(exc, f"producing to {topic!r}")) from exc
 
-    def _send_offsets(
-        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
-    ) -> None:
+    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         is_named = isinstance(group, str)
         if not is_named and not (group.member_id and group.generation_id >= 0):
             # The broker accepts these offsets from anybody, whoever holds the group.
@@ -200,7 +199,7 @@ class KafkaPythonProducer(ProducerBase):
             raise MembershipLost(what)
         wanted = {
             TopicPartition(*where): OffsetAndMetadata(
-                at, notes.get(where, self._settings.mark), epoch_of(at)
+                at, self.notes.get(where, self._settings.mark), epoch_of(at)
             )
             for where, at in offsets.items()
         }

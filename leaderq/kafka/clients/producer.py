@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
@@ -32,7 +31,6 @@ from leaderq.kafka.clients.consumer import (
     MessageInvalid,
     Offsets,
 )
-from leaderq.kafka.record import Partition
 
 MAX_MESSAGE_BYTES = 1_000_000
 """The largest message of a topic with the default ``max.message.bytes``, less the overhead."""
@@ -127,12 +125,8 @@ class ProducerSettings:
         return max(0.1, min(asked_s, self.open_timeout_s))
 
 
-class ProducerClient(Protocol):
-    """An idempotent producer of a client library. Only one thread uses it, except for ``produce``.
-
-    No message is given up because it takes long. Within a partition each message is stored once, in
-    order, for as long as the client lives.
-    """
+class LibraryProducer(Protocol):
+    """What each client library does in its own way for a :class:`ProducerClient`."""
 
     def open(self, timeout_s: float | None = None) -> None:
         """Connect, and fence nobody. Takes at most ``timeout_s`` seconds, and no longer than the
@@ -141,13 +135,7 @@ class ProducerClient(Protocol):
 
     def produce(self, message: Message) -> None:
         """Send ``message``, in the transaction if there is one; any thread may call this. If it
-        fails later, :meth:`commit` or :meth:`send_all` raises.
-        """
-
-    def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
-        """Send all messages, outside transactions; connects first, if need be. Returns how many
-        they are, once the cluster has them all. Raises if it has not ``timeout_s`` seconds after
-        the last was sent (``KafkaAway``), or if one fails; then nothing is known about any of them.
+        fails later, ``commit`` or ``send_all`` raises.
         """
 
     def close(self) -> None:
@@ -163,21 +151,6 @@ class ProducerClient(Protocol):
         (KIP-98).
         """
 
-    def begin(self) -> None:
-        """Begin a transaction; costs no request."""
-
-    def commit(
-        self, offsets: Offsets, group: Any, timeout_s: float, notes: Mapping[Partition, str] = ...
-    ) -> None:
-        """Commit the transaction together with ``offsets`` of ``group`` (a consumer's
-        ``group_metadata``), or nothing. It is refused if the group does not know that membership
-        (KIP-447). With kafka-python ``notes`` are stored beside the offsets, and ``group`` may be a
-        name: then only the transactional id fences.
-        """
-
-    def abort(self, timeout_s: float) -> None:
-        """Drop the transaction, if there is one. If that fails, close the producer."""
-
     # ---- each message by itself ------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
@@ -188,12 +161,6 @@ class ProducerClient(Protocol):
     def send(self, message: Message, partition: int) -> Any:
         """Give the client a message for ``partition``; returns its receipt. Once the receipt
         ``is_done`` and :meth:`failure` returns ``None``, all replicas in sync have the message.
-        """
-
-    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        """Give the client messages for one topic and partition, in order; adds their receipts to
-        ``receipts``. One receipt may stand for all: it is done when the last message is
-        acknowledged; if it has failed, nothing is known of the other messages.
         """
 
     def wait(self, receipt: Any, until_s: float) -> None:
@@ -215,6 +182,22 @@ class ProducerClient(Protocol):
         else ``None``.
         """
 
+    # ---- steps, each of which may be repeated ----------------------------------------------------
+
+    def _forget(self) -> None:
+        """Forget the failures of earlier messages, before the next one is sent."""
+
+    def _begin(self) -> None: ...
+
+    def _flush(self, deadline: float) -> None:
+        """Wait until every message is acknowledged; from then on nothing is in flight."""
+
+    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None: ...
+
+    def _complete(self, deadline: float) -> None: ...
+
+    def _give_up(self, deadline: float) -> None: ...
+
 
 @lru_cache(maxsize=65_536)
 def partition_of(key: bytes, partitions: int) -> int:
@@ -229,12 +212,12 @@ def given_up(error: LeaderqError) -> LeaderqError:
     return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
-ProducerFactory = Callable[[ProducerSettings], ProducerClient]
-NO_NOTES: Mapping[Partition, str] = MappingProxyType({})
+class ProducerClient(LibraryProducer):
+    """An idempotent producer of a client library. Only one thread uses it, except for ``produce``.
 
-
-class ProducerBase(ProducerClient):
-    """The common parts of all libraries' producers; each step of a commit may be repeated."""
+    No message is given up because it takes long. Within a partition each message is stored once, in
+    order, for as long as the client lives.
+    """
 
     _client: Any = None
     _is_open = False  # whether there is a transaction
@@ -250,6 +233,10 @@ class ProducerBase(ProducerClient):
         return self._client
 
     def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
+        """Send all messages, outside transactions; connects first, if need be. Returns how many
+        they are, once the cluster has them all. Raises if it has not ``timeout_s`` seconds after
+        the last was sent (``KafkaAway``), or if one fails; then nothing is known about any of them.
+        """
         limit, count = self._settings.max_message_bytes, 0
         self._forget()
         try:
@@ -268,29 +255,32 @@ class ProducerBase(ProducerClient):
             raise
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Give the client messages for one topic and partition, in order; adds their receipts to
+        ``receipts``. One receipt may stand for all: it is done when the last message is
+        acknowledged; if it has failed, nothing is known of the other messages.
+        """
         for message in messages:
             receipts.append(self.send(message, partition))
 
     def begin(self) -> None:
+        """Begin a transaction; costs no request."""
         self._forget()
         self._commit_asked = False
         self._begin()
         self._is_open = True
 
-    def commit(
-        self,
-        offsets: Offsets,
-        group: Any,
-        timeout_s: float,
-        notes: Mapping[Partition, str] = NO_NOTES,
-    ) -> None:
+    def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
+        """Commit the transaction together with ``offsets`` of ``group`` (a consumer's
+        ``group_metadata``), or nothing. It is refused if the group does not know that membership
+        (KIP-447). With kafka-python ``group`` may be a name: then only the transactional id fences.
+        """
         deadline = clock.now_s() + timeout_s
         if not self._commit_asked:
             try:
                 self._flush(deadline)
             except REFUSED_MESSAGES as exc:
                 raise EffectRefused(exc) from exc
-            self._send_offsets(offsets, group, notes, deadline)
+            self._send_offsets(offsets, group, deadline)
         self._commit_asked = True
         try:
             self._complete(deadline)
@@ -301,6 +291,7 @@ class ProducerBase(ProducerClient):
         self._is_open = False
 
     def abort(self, timeout_s: float) -> None:
+        """Drop the transaction, if there is one. If that fails, close the producer."""
         if not self._is_open:
             return
         if self._commit_asked:
@@ -309,22 +300,8 @@ class ProducerBase(ProducerClient):
         self._give_up(clock.now_s() + timeout_s)
         self._is_open = False
 
-    def _forget(self) -> None:
-        """Forget the failures of earlier messages, before the next one is sent."""
 
-    def _begin(self) -> None: ...
-
-    def _flush(self, deadline: float) -> None:
-        """Wait until every message is acknowledged; from then on nothing is in flight."""
-
-    def _send_offsets(
-        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
-    ) -> None: ...
-
-    def _complete(self, deadline: float) -> None: ...
-
-    def _give_up(self, deadline: float) -> None: ...
-
+ProducerFactory = Callable[[ProducerSettings], ProducerClient]
 
 REFUSED_MESSAGES = MessageTooLarge, MessageInvalid, UnknownTopic
 """Why a message is refused for what it is, or for where it is to go."""

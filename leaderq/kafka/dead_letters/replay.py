@@ -24,7 +24,7 @@ offset that was reset with Kafka's tools has no metadata: all letters from there
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
@@ -153,27 +153,10 @@ class DeadLetterFilter:
         )
 
 
-@dataclass
-class ReplayCounts:
-    """How many letters were sent, left out, or are not leaderq's (``foreign``); ``held``: read and
-    not known to be sent; ``unseen``: offsets not looked at yet.
-    """
-
-    sent: int = 0
-    left: int = 0
-    foreign: int = 0
-    held: int = 0
-    unseen: int = 0
-
-    @property
-    def remain(self) -> int:
-        """How many letters may not have been replayed, at most."""
-        return self.left + self.held + self.unseen
-
-
 @dataclass(eq=False)
 class DeadLetterReplay:
-    """One replay of the letters on ``topic``, for one ``with`` block; ``counts`` is up to date.
+    """One replay of the letters on ``topic``, for one ``with`` block. ``sent`` and ``foreign`` are
+    how many letters it has sent, and how many records it has passed over that are not leaderq's.
 
     ``rate_per_s``: letters a second at most (0: no limit). ``to``: send the records to this topic
     instead, so that other readers of their own topic do not see them again. A record goes back to
@@ -193,7 +176,7 @@ class DeadLetterReplay:
     to: str | None = None
 
     def __post_init__(self) -> None:
-        self.counts = ReplayCounts()
+        self.sent = self.foreign = 0
         self._group = group = replay_group(self.career)
         self._reader = DeadLetterReader(
             self.address, self.topic, group=group, security=self.security, timeout_s=self.timeout_s
@@ -211,7 +194,6 @@ class DeadLetterReplay:
         self._partitions: dict[str, frozenset[int]] = {}
         self._progress: dict[int, ReplayProgress] = {}
         self._stored: dict[int, ReplayProgress] = {}
-        self._at: dict[int, int] = {}  # the next letter to look at
         self._began_s = float("inf")  # when the last transaction began
 
     def __enter__(self) -> DeadLetterReplay:
@@ -227,11 +209,12 @@ class DeadLetterReplay:
         sending. Sends and commits nothing.
         """
         for each in self._chosen():
-            self.counts.sent += 1
-            self.counts.held -= 1
+            self.sent += 1
+            self._stored = self._progress
             yield each
+        self._stored = self._progress
 
-    def run(self, wait: Callable[[float], object]) -> ReplayCounts:
+    def run(self, wait: Callable[[float], object]) -> None:
         """Send the letters. ``wait(seconds)`` is called to sleep, and may raise to interrupt.
 
         Raises ``RequestRefused`` if another replay has taken over, or if too much would have to be
@@ -256,7 +239,15 @@ class DeadLetterReplay:
                 f"{exc}; whether the letters in hand were sent is not known here, but to Kafka: run"
                 " it again, it goes on where it was"
             ) from exc
-        return self.counts
+
+    def remaining(self) -> tuple[int, int]:
+        """Return how many letters were left out, and how many offsets were not replayed beside
+        them, which may hold fewer letters.
+        """
+        starts, ends, done = self._reader.starts, self._reader.ends, self._stored
+        known = {number: done.get(number) or ReplayProgress(starts[number]) for number in ends}
+        unseen = (max(0, end - known[number].next) for number, end in ends.items())
+        return sum(len(each.left) for each in known.values()), sum(unseen)
 
     def _require_fenced(self) -> None:
         if not self._producer.fence(1.0):
@@ -291,21 +282,13 @@ class DeadLetterReplay:
         else:  # otherwise the first transaction sets all partitions back
             self._progress = replay_progress(self._reader)
             self._stored = {number: known.copy() for number, known in self._progress.items()}
-        self._look_at({number: known.first for number, known in self._progress.items()})
-        for record in self._reader.read(dict(self._at)):
+        first = {number: known.first for number, known in self._progress.items()}
+        for record in self._reader.read(first):
             letter = self._letter(record, self._progress[record.partition])
-            self._look_at({record.partition: record.offset + 1})
             if letter is not None:
                 yield letter, self._message(letter)
         for number, end in self._reader.ends.items():
             self._progress[number].next = max(self._progress[number].next, end)
-        self._look_at(self._reader.ends)
-
-    def _look_at(self, places: Mapping[int, int]) -> None:
-        self._at.update(places)
-        starts, ends = self._reader.starts, self._reader.ends
-        left = (max(0, ends[number] - max(at, starts[number])) for number, at in self._at.items())
-        self.counts.unseen = sum(left)
 
     def _letter(self, record: Record, progress: ReplayProgress) -> DeadLetter | None:
         if record.offset in progress:
@@ -314,16 +297,12 @@ class DeadLetterReplay:
             letter = read_dead_letter(record)
         except CorruptRecord as exc:
             log.warning("%s", exc)
-            self.counts.foreign += 1
+            self.foreign += 1
             progress.passed(record.offset)
             return None
         is_left = letter not in self.selection
         progress.passed(record.offset, is_left=is_left)
-        if is_left:
-            self.counts.left += 1
-            return None
-        self.counts.held += 1
-        return letter
+        return None if is_left else letter
 
     def _message(self, letter: DeadLetter) -> Message:
         said = {"from": letter.place, "times": letter.times, "timestamp": letter.timestamp_ms}
@@ -360,13 +339,13 @@ class DeadLetterReplay:
             return 0.0
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
         offsets = {where: each.next for where, each in places.items()}
-        notes = {where: self._noted(where, each) for where, each in places.items()}
+        self._producer.notes = {at: self._noted(at, each) for at, each in places.items()}
         self._began_s = clock.now_s()
         self._producer.begin()
         try:
             for message in batch:
                 until_answered(partial(self._producer.produce, message), _PATIENCE_S)
-            commit = partial(self._producer.commit, offsets, self._group, 5.0, notes)
+            commit = partial(self._producer.commit, offsets, self._group, 5.0)
             until_answered(commit, _PATIENCE_S)
         except BaseException:
             try:
@@ -376,8 +355,7 @@ class DeadLetterReplay:
                 log.debug("open transaction left to the broker error=%s", exc)
             raise
         self._stored.update(changed)
-        self.counts.sent += len(batch)
-        self.counts.held -= len(batch)
+        self.sent += len(batch)
         return len(batch) / self.rate_per_s if self.rate_per_s else 0.0
 
     @staticmethod

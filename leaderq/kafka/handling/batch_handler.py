@@ -74,7 +74,7 @@ from leaderq.kafka.handling.on_error import (
 )
 from leaderq.kafka.handling.workers import SLICE_S, Start, ThreadWorkers
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.handle_call import Effect, EffectsKept
+from leaderq.kafka.stores.handle_call import Effect, HandleCall
 from leaderq.term import Term
 from leaderq.threads import Waker
 
@@ -289,7 +289,7 @@ class BatchWork:
 
     def _call(self, piece: BatchPiece) -> None:
         context = self._context
-        with EffectsKept() as effects:
+        with HandleCall() as effects:
             failure = attempt(context.decode, context.handle, piece.records, self._term)
         self._note(piece, failure, effects)
 
@@ -299,7 +299,7 @@ class BatchWork:
         assert coroutines is not None
         while (chain := self._hand.begin(self._admits)) is not None:
             piece = chain.pieces[0]
-            with EffectsKept() as effects:
+            with HandleCall() as effects:
                 failure = await attempt_awaited(decode, coroutines.handle, piece.records, term)
             self._note(piece, failure, effects)
 
@@ -544,7 +544,7 @@ class BatchWork:
     def _letter(self, piece: BatchPiece, error: BaseException, attempts: int) -> Sequence[Effect]:
         """Skip or dead-letter the records of the piece; returns the effects to store with them."""
         piece.passed_over = True
-        with EffectsKept() as letter:
+        with HandleCall() as letter:
             for record in piece.records:
                 self._context.pass_over(self._term, record, error, attempts)
         return letter

@@ -12,7 +12,6 @@ from leaderq.base import clock
 from leaderq.base.arguments import require_finished
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Record
-from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.observability import tracing
 from leaderq.term import Term
 
@@ -133,11 +132,10 @@ class HandleCalls:
 
     @contextmanager
     def _noted(self, records: Sequence[Record]) -> Iterator[None]:
-        call = HandleCall()
+        call = object()
         self._running[call] = clock.now_s(), records
         try:
-            with call:
-                yield
+            yield
         finally:
             self._running.pop(call, None)
 

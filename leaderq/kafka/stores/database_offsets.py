@@ -31,7 +31,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.fencing import FencedRows, ParamStyle
@@ -114,7 +114,7 @@ class DatabaseOffsets:
             }
 
     @contextmanager
-    def transaction(self, records: Sequence[Record], term: Term) -> Iterator[DatabaseCursor]:
+    def transaction(self, records: Sequence[Record], term: Term) -> Iterator[Any]:
         """A transaction for the results of ``records``: yields a cursor, stores offsets, commits.
 
         Rolled back whole if the block raises. Raises :class:`~leaderq.errors.Deposed` if a newer
@@ -155,7 +155,7 @@ class DatabaseOffsets:
         row = {"next_offset": int(at), "leader_epoch": epoch_of(at)}
         self._rows.put(self._database.connection, term, {**place, **row})
 
-    def _execute(self, cursor: DatabaseCursor, statement: str, **values: Any) -> DatabaseCursor:
+    def _execute(self, cursor: Any, statement: str, **values: Any) -> Any:
         is_named = is_sqlite(self._database.connection)
         style = ParamStyle.NAMED if is_named else ParamStyle.PYFORMAT
         text = statement.replace("{table}", self._table)
@@ -175,18 +175,6 @@ class DatabaseOffsets:
             except Deposed as deposed:
                 raise deposed from exc
             raise
-
-
-class DatabaseCursor(Protocol):
-    """The parts of a DB-API cursor that are used here."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def execute(self, statement: Any, parameters: Any = ..., /) -> Any: ...
-    def executemany(self, statement: Any, parameters: Any, /) -> Any: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> Any: ...
-    def close(self) -> Any: ...
 
 
 class Database:
@@ -234,7 +222,7 @@ class Database:
             _close(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[DatabaseCursor]:
+    def transaction(self) -> Iterator[Any]:
         """Begin a transaction, yield a cursor of the thread's connection, then commit. Any error
         rolls the transaction back.
         """

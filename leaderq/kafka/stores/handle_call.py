@@ -19,16 +19,21 @@ Effect = Callable[[], object]
 
 
 class HandleCall:
-    """One call of ``handle``, as a context manager around it."""
+    """One call of ``handle``, as a context manager around it. It returns the list of the effects
+    that are added within. The store is given them with the offsets of the call's records, in the
+    order of the log; those of a call that failed are dropped.
+    """
 
-    __slots__ = ("_token", "is_over")
+    __slots__ = ("_token", "effects", "is_over")
 
     def __init__(self) -> None:
+        self.effects: list[Effect] = []
         self.is_over = False
         self._token: Token[HandleCall | None] | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> list[Effect]:
         self._token = _current.set(self)
+        return self.effects
 
     def __exit__(self, *_: object) -> None:
         self.is_over = True
@@ -38,36 +43,17 @@ class HandleCall:
 
 
 _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)
-_kept: ContextVar[list[Effect] | None] = ContextVar("leaderq_kept_effects", default=None)
-
-
-class EffectsKept:
-    """Within the block, effects of calls of ``handle`` are kept in the list that it yields, and not
-    given to the store. The store is given them with the offsets of their records, in the order of
-    the log.
-    """
-
-    __slots__ = ("_token",)
-
-    def __enter__(self) -> list[Effect]:
-        kept: list[Effect] = []
-        self._token = _kept.set(kept)
-        return kept
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # likewise
-            _kept.reset(self._token)
 
 
 def take_effect(effect: Effect) -> None:
-    """For a store: call ``effect``, which puts an effect among the store's. That happens now, or,
-    within :class:`EffectsKept`, when the records of the call are committed.
+    """For a store: call ``effect``, which puts an effect among the store's, when the records of the
+    present call of ``handle`` are committed; at once, if there is no such call.
     """
-    kept = _kept.get()
-    if kept is None:
+    call = _current.get()
+    if call is None:
         effect()
     else:
-        kept.append(effect)
+        call.effects.append(effect)
 
 
 def require_handle_call(what: str) -> None:

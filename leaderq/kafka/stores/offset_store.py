@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
-from leaderq.kafka.groups import GroupOffsets
+from leaderq.kafka.groups import OffsetAdmin
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
@@ -51,20 +51,6 @@ class StoreContext:
     session: Session | None = None
     load_offsets: LoadOffsets | None = None
     make_producer: Callable[[], ProducerClient] | None = None
-
-
-@dataclass(frozen=True)
-class OffsetAdmin:
-    """Where the offsets of one career are. ``term`` is the znode of the newest term, and
-    ``term_version`` its version (``None``: it is not there): it changes when somebody begins to
-    lead. ``is_led``: a leader exists, which has paused.
-    """
-
-    group: GroupOffsets
-    topics: tuple[str, ...]
-    term: str
-    term_version: int | None
-    is_led: bool
 
 
 class StoreAway(KafkaAway):
@@ -139,27 +125,24 @@ class OffsetStore(ABC):
 
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
         """Return the offsets of the career; for a command, which has no term."""
-        if not self.in_group:
-            raise self._not_administered()
-        return admin.group.stored()
+        return self._with_group(admin).stored()
 
     def require_settable(self, admin: OffsetAdmin) -> None:
         """Raise what :meth:`put` would raise now."""
-        if not self.in_group:
-            raise self._not_administered()
-        admin.group.require_settable()
+        self._with_group(admin).require_settable()
 
     def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
         """Set these offsets for whoever leads next.
 
         :raises RequestRefused: somebody leads, and the store cannot make that leader load them.
         """
-        if not self.in_group:
-            raise self._not_administered()
-        admin.group.put(offsets)
+        self._with_group(admin).put(offsets)
 
-    def _not_administered(self) -> ConfigurationError:
-        return ConfigurationError(
+    def _with_group(self, admin: OffsetAdmin) -> OffsetAdmin:
+        """Return ``admin`` if the group keeps the offsets; else raise ConfigurationError."""
+        if self.in_group:
+            return admin
+        raise ConfigurationError(
             f"offsets={self.word!r}: the offsets are where the career's own code keeps them; look"
             " at them and set them there"
         )
@@ -223,6 +206,9 @@ class KeepsEffects(OffsetStore):
     def __init__(self) -> None:
         self._effects: list[Any] = []
         self._uncommitted: Any = None
+
+    def begin(self, term: Term) -> None:
+        self.undo()  # whatever a former term left
 
     def add(self, effects: Iterable[Any]) -> None:
         added = tuple(effects)

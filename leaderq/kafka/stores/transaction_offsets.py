@@ -58,7 +58,6 @@ class TransactionOffsets(KeepsEffects):
         self._transacting: TransactionThread | None = None
         self._fencing: CommitFuture | None = None
         self._joined: ConsumerClient | None = None
-        self._term: Term | None = None
 
     def attach(self, context: StoreContext) -> None:
         assert context.make_producer is not None
@@ -67,9 +66,6 @@ class TransactionOffsets(KeepsEffects):
     def fence(
         self, consumer: ConsumerClient, term: Term, allowed: Callable[[], None], timeout_s: float
     ) -> bool:
-        if term is not self._term:
-            self._term = term
-            self.undo()  # whatever a former term left
         if self._transacting is None:
             self._transacting = TransactionThread(self._make)
         self._fencing = self._fencing or self._transacting.fencing(allowed)

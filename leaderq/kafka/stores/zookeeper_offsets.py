@@ -39,11 +39,11 @@ from leaderq.kafka.clients.consumer import (
     EffectRefused,
     Offsets,
 )
+from leaderq.kafka.groups import OffsetAdmin
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.offset_store import (
     DeliveryPromise,
     KeepsEffects,
-    OffsetAdmin,
     StoreAway,
     StoreContext,
     Uncommitted,

@@ -66,8 +66,9 @@ class TestRedisOffsets(OffsetStoreContract):
         self.redis.hset(f"{self._career}-hash", "name", "x")
         for bad in ("text", "hash"):
             self.add_in_handle(leader.store, "a")
-            with HandleCall():
+            with HandleCall() as effects:
                 leader.store.count(f"{self._career}-{bad}", "name")
+            effects[0]()
             with pytest.raises(EffectRefused):
                 leader.commit({A: 5})
             leader.store.undo()

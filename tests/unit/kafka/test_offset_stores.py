@@ -161,6 +161,15 @@ def test_positions_are_written_without_the_operations_of_the_batch_in_hand(
     assert [write[1:] for write in servers.writes] == [(), (USERS,)]
 
 
+def test_what_a_former_term_left_goes_with_no_commit_of_the_next(
+    store: Any, term: Any, servers: Servers
+) -> None:
+    store.add([USERS])
+    store.begin(term)
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [()]
+
+
 @pytest.mark.parametrize("has_happened", [True, False])
 def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     store: Any, term: Any, servers: Servers, has_happened: bool

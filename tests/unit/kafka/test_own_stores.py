@@ -233,7 +233,6 @@ def test_doctor_asks_it(monkeypatch: pytest.MonkeyPatch, is_well: bool) -> None:
         raise KafkaError("no memory; buy some")
 
     monkeypatch.setattr("leaderq.kafka.topics.describe_topics", lambda *_, **__: {"orders": None})
-    monkeypatch.setattr("leaderq.kafka.topics.largest_batches", lambda *_, **__: {})
     monkeypatch.setattr("leaderq.cli.doctor.judge_topic", lambda *_: None)
     if not is_well:
         monkeypatch.setattr(MemoryOffsets, "check", fail)

@@ -17,7 +17,6 @@ from leaderq.kafka.record import (
     Offset,
     Partition,
     Record,
-    SizedRecords,
     after,
     batch_of,
     epoch_of,
@@ -75,16 +74,8 @@ def test_a_record_says_where_it_lies_and_how_large_it_is() -> None:
 # -- batches ---------------------------------------------------------------------------------------
 
 
-class Sized(SizedRecords):
-    @property
-    def size(self) -> int:
-        return 42
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: Any) -> Any:
-        return RECORD
+class Sized(list[Record]):
+    size = 42
 
 
 def test_the_size_of_records_is_that_of_keys_and_values() -> None:

@@ -23,7 +23,7 @@ from leaderq.base import clock
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
-    ConsumerBase,
+    ConsumerClient,
     ConsumerSettings,
     Failure,
     KafkaAway,
@@ -87,7 +87,7 @@ class _Asked(NamedTuple):
     position: int
 
 
-class SimulatedConsumer(ConsumerBase):
+class SimulatedConsumer(ConsumerClient):
     """The consumer; see the module. ``metadata_s``: how long a new partition may go unnoticed."""
 
     metadata_s = 10.0

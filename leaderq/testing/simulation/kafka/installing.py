@@ -103,7 +103,7 @@ def _administration(kafka: SimulatedKafka) -> dict[str, Callable[..., Any]]:
     return {
         "ensure_topic": ensure_topic,
         "existing_topics": lambda address, **_: frozenset(kafka.cluster.topics()),
-        "largest_batches": lambda address, topics, **_: {},
+        "describe_topics": lambda address, topics, **_: {},
         "describe_group": lambda address, group, **_: GroupView(group, "", "", "", ()),
         "offsets_at": lambda address, topics, at_ms, **_: {},
         "stored_offsets": lambda address, group, **_: {},

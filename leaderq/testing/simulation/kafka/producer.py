@@ -8,7 +8,7 @@ while the owner produces, commits or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from leaderq.errors import (
 from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
 from leaderq.kafka.clients.producer import (
     Message,
-    ProducerBase,
+    ProducerClient,
     ProducerSettings,
     given_up,
     partition_of,
@@ -66,7 +66,7 @@ class _Outgoing:
         self.sequence = 0
 
 
-class SimulatedProducer(ProducerBase):
+class SimulatedProducer(ProducerClient):
     """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
 
     _client: BrokerLink | None
@@ -321,18 +321,13 @@ class SimulatedProducer(ProducerBase):
         if self._has_unacknowledged:
             raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
 
-    def _send_offsets(
-        self, offsets: Offsets, group: Any, notes: Mapping[Partition, str], deadline: float
-    ) -> None:
+    def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         who = GroupMembership(group) if isinstance(group, str) else group
         if not isinstance(group, str) and not (who.member_id and who.generation_id >= 0):
             # The broker accepts these offsets from anybody, whoever holds the group.
             what = f"the consumer is not a member of group {who.group_id!r} at the moment"
             raise MembershipLost(what)
-        stored = {
-            where: StoredOffset(int(at), epoch_of(at), notes.get(where, ""))
-            for where, at in offsets.items()
-        }
+        stored = {at: StoredOffset(int(to), epoch_of(to)) for at, to in offsets.items()}
         cluster, identity = self._link.cluster, self._identity
         if identity is None or not self._is_open:
             raise KafkaError("no transaction is open")

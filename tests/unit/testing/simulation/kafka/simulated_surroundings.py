@@ -57,7 +57,7 @@ class OthersTransaction:
         self._producer._flush(float("inf"))
 
     def send_offset(self, where: Partition, offset: int, *, group: str) -> None:
-        self._producer._send_offsets({where: offset}, group, {}, float("inf"))
+        self._producer._send_offsets({where: offset}, group, float("inf"))
 
     def abort(self) -> None:
         self._producer.abort(10.0)
