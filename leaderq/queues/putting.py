@@ -27,6 +27,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from leaderq.base import chance, clock
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
     BadVersion,
@@ -80,6 +81,7 @@ _LOOK_S = 0.02
 _GRACE_S = 0.25
 """Waiting puts fail if they are not sent within so many seconds of the close."""
 _CHUNK = 256
+_NEVER = Deadline(None)
 
 
 class BoundedPut:
@@ -412,15 +414,15 @@ class Putter(Generic[T]):
         if is_opened:
             self._open()
 
-    def opened(self, deadline: float | None = None) -> SequencedWriter | BoundedPut | None:
+    def opened(self, deadline: Deadline = _NEVER) -> SequencedWriter | BoundedPut | None:
         """Return the writer for puts, opened if need be; ``None`` if there was no connection by
         ``deadline``.
         """
         self.check_open()
         if self._sender is None:
-            patience_s = primitives.TIMEOUT_MAX if deadline is None else deadline - clock.now_s()
             try:
                 with explaining_refusals(self._paths):
+                    patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
                     retry_until_connected(
                         self._session, self._open, patience_s, check=self.check_open
                     )
@@ -457,14 +459,14 @@ class Putter(Generic[T]):
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         if sender is None:
             return
-        deadline = clock.now_s() + flush_s
+        deadline = Deadline(flush_s)
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
         for put in self._withdrawn(lambda put: put.waiter is not None):
             put.settle(error=QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
-        self._close(sender, deadline - clock.now_s())
+        self._close(sender, deadline.left_s(flush_s))
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
@@ -472,7 +474,7 @@ class Putter(Generic[T]):
     def _close(self, sender: SequencedWriter | BoundedPut, timeout_s: float) -> None:
         if isinstance(sender, BoundedPut):
             sender.close()
-        self.writer.close(max(0.0, timeout_s))
+        self.writer.close(timeout_s)
 
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
@@ -480,7 +482,7 @@ class Putter(Generic[T]):
         """Store ``values`` in one znode whose name begins with ``prefix``; unless ``is_multi``,
         there is one value. See the recipes' ``put`` and ``put_multi``.
         """
-        deadline = _deadline(timeout_s)
+        deadline = Deadline(timeout_s)
         one = None if self._options.put_in_background else PutResults()
         sender = self.opened(deadline)
         put = self.made(values, prefix, one, is_multi=is_multi)
@@ -505,7 +507,7 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
-        deadline = _deadline(timeout_s)
+        deadline = Deadline(timeout_s)
         chunks = batched(map(named, values), _CHUNK if isinstance(values, Sized) else 1)
         if self._options.put_in_background:
             return self._stream(chunks, None, deadline)
@@ -514,7 +516,7 @@ class Putter(Generic[T]):
             self._stream(chunks, many, deadline)
         except Exception:
             # of the iterable, or closed meanwhile: values already taken from it are seen through
-            many.wait(_left_s(deadline))
+            many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
             raise
         failures = many.failures
         if left := self._waited(many, deadline):
@@ -528,7 +530,7 @@ class Putter(Generic[T]):
         self,
         chunks: Iterable[Sequence[tuple[T, str]]],
         many: PutResults | None,
-        deadline: float | None,
+        deadline: Deadline,
     ) -> int:
         if (sender := self.opened(deadline)) is None:
             return 0
@@ -552,7 +554,7 @@ class Putter(Generic[T]):
         sender: SequencedWriter | BoundedPut,
         puts: Sequence[Put],
         results: PutResults | None,
-        deadline: float | None,
+        deadline: Deadline,
     ) -> bool:
         """Send these puts as soon as there is room; ``False`` if there was no room by ``deadline``.
         A listener that puts does not wait, because it is needed to make room.
@@ -560,7 +562,7 @@ class Putter(Generic[T]):
         size = sum(put.size for put in puts)
         if self._listeners.is_current:
             self._in_flight.take(len(puts), size)
-        elif not self._in_flight.acquire(len(puts), size, _left_s(deadline)):
+        elif not self._in_flight.acquire(len(puts), size, deadline.left_s(primitives.TIMEOUT_MAX)):
             return False
         if results is not None:
             results.expect(len(puts))
@@ -594,11 +596,11 @@ class Putter(Generic[T]):
             raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
         return put
 
-    def _waited(self, many: PutResults, deadline: float | None) -> int:
+    def _waited(self, many: PutResults, deadline: Deadline) -> int:
         """Wait until these puts are settled or withdrawn; returns how many were sent and not
         answered.
         """
-        left = many.wait(_left_s(deadline))
+        left = many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
         last = clock.now_s() + _ANSWER_S
         while left and clock.now_s() < last:
             unsent = self._withdrawn(lambda put: put.waiter is many)
@@ -652,12 +654,3 @@ class Putter(Generic[T]):
     def _raise_unheard(self) -> None:
         if (failed := self._unheard.take_failures()) is not None:
             raise failed
-
-
-def _deadline(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else clock.now_s() + timeout_s
-
-
-def _left_s(deadline: float | None) -> float | None:
-    left_s = None if deadline is None else deadline - clock.now_s()
-    return None if left_s is None else max(0.0, min(left_s, primitives.TIMEOUT_MAX))

@@ -7,9 +7,8 @@ checks their depths (:func:`plan_shards`) every ``threshold_check_s``, and when 
 
 On each failure:
 
-* **several start at once where there is no shard**: the latch's leader makes the first; if there is
-  none within ``FIRST_SHARD_S`` (or one and a half session time-outs), one of the others makes it. A
-  Java process that starts at that moment does not ask; the two shards that result do no harm;
+* **several start at once where there is no shard**: one of them makes the first, whoever leads, as
+  in Java. If a Java process starts at that moment, there may be two, which does no harm;
 * **connection lost, session expired**: known shards are still used, none is added or removed;
 * **the allocator, or a queue's start, fails**: :meth:`QueueSharder.start` raises; later it is
   logged and tried again;
@@ -23,10 +22,11 @@ Znodes, all persistent::
 The leader's writes are fenced by its place in the latch. Whoever makes a shard also writes the
 root's data at its version, so of several processes that find no shard only one makes it.
 
-ZooKeeper numbers a znode's children with 31 bits. A shard near that end (``rotate_at``), or one
+ZooKeeper numbers a znode's children with 31 bits. A shard near that end (``RETIRED_FROM``), or one
 that :meth:`QueueSharder.retire` names, is marked as retired: nothing more is put into it, and the
-leader removes it when it was empty for ``retire_grace_s``. Java processes do not know the mark, and
-a put right after the removal fails; so do not retire shards by hand while Java uses the sharder.
+leader removes it when it was empty for two ``threshold_check_s``. Java processes do not know the
+mark, and a put right after the removal fails; so do not retire shards by hand while Java uses the
+sharder.
 Dead letters of a removed shard, below ``<queue path>-side``, stay.
 """
 
@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.base import chance, clock
-from leaderq.base.arguments import above_0, at_least, between, is_number, require, unless, wanted
+from leaderq.base.arguments import above_0, at_least, require, unless, wanted
 from leaderq.errors import (
     BadVersion,
     ConfigurationError,
@@ -51,7 +51,7 @@ from leaderq.errors import (
     SessionExpired,
     ZooKeeperError,
 )
-from leaderq.queues.wire.names import LAST_SEQUENCE, next_number
+from leaderq.queues.wire.names import next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import (
@@ -70,41 +70,34 @@ from leaderq.zookeeper.seat import Seat, SeatLost
 
 log = logging.getLogger(__name__)
 
-FIRST_SHARD_S = 10.0
-"""Seconds that a process waits for the leader to make the first shard, at least."""
+RETIRED_FROM = 2_000_000_000
+"""A shard that has numbered so many items is retired: the counter ends at 2^31 - 1, and cannot be
+set back while the shard lives.
+"""
 _TRY_AGAIN_S = 1.0
 _BASE = "latch-"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSharderPolicies:
-    """The first three as in Curator, and with its defaults.
+    """As in Curator, and with its defaults.
 
     ``new_queue_threshold``: with so many items a shard is full; with half as many it is fit for
-    more again. ``threshold_check_s``: seconds between two looks at the numbers. ``max_queues``: no
-    more shards than this are made; retired shards are not counted.
-
-    ``rotate_at``: a shard is retired once it has numbered that many items, because ZooKeeper's
-    counter ends at 2^31 - 1 and cannot be set back while the shard lives. ``retire_grace_s``:
-    seconds that a retired shard must have been seen empty before it is removed: in this time its
-    users learn that they should not use it any more.
+    more again. ``threshold_check_s``: seconds between two looks at the numbers; a retired shard
+    must have been seen empty for twice as long before it is removed: in this time its users learn
+    that they should not use it any more. ``max_queues``: no more shards than this are made; retired
+    shards are not counted.
     """
 
     new_queue_threshold: int = 10_000
     threshold_check_s: float = 30.0
     max_queues: int = 10
-    rotate_at: int = 2_000_000_000
-    retire_grace_s: float = 60.0
 
     def __post_init__(self) -> None:
-        grace_s = self.retire_grace_s
-        is_grace = is_number(grace_s) and 0 <= grace_s < float("inf")
         require(
             at_least("new_queue_threshold", self.new_queue_threshold, 1, "items"),
             above_0("threshold_check_s", self.threshold_check_s, "seconds"),
             at_least("max_queues", self.max_queues, 1),
-            between("rotate_at", self.rotate_at, 1, LAST_SEQUENCE),
-            wanted("retire_grace_s", grace_s, is_grace, "0 or more seconds"),
         )
 
 
@@ -124,15 +117,12 @@ class ShardState:
 class ShardPlan:
     """The state of each shard, by name (``fit``, ``full`` or ``retired``), and what the leader has
     to do.
-
-    ``is_at_most``: no shard is fit, and no more shards may be made.
     """
 
     fit: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     needs_one_more: bool = False
-    is_at_most: bool = False
     to_mark: tuple[str, ...] = ()
     to_remove: tuple[str, ...] = ()
 
@@ -147,7 +137,7 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
     * *fit*, put into: because it is new, or came down to half of ``new_queue_threshold``;
     * *full*, put into only if none is fit: since it reached ``new_queue_threshold``;
     * *retired*, put into only if there is no other: somebody marked it, or it has numbered
-      ``rotate_at`` items; removed once it was seen empty for ``retire_grace_s``.
+      ``RETIRED_FROM`` items; removed once it was seen empty for two ``threshold_check_s``.
 
     All are consumed. One more is needed when none is fit and there are fewer than ``max_queues``
     that are not retired. Every process decides for itself, with the same result; only the leader of
@@ -158,7 +148,7 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
     retired: list[ShardState] = []
     threshold = policies.new_queue_threshold
     for shard in shards:
-        if shard.is_marked or shard.next_sequence >= policies.rotate_at:
+        if shard.is_marked or shard.next_sequence >= RETIRED_FROM:
             retired.append(shard)
         elif shard.items >= threshold or (shard.was_full and shard.items > threshold // 2):
             full.append(shard.name)
@@ -166,14 +156,14 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
             fit.append(shard.name)
     there_may_be_more = len(fit) + len(full) < policies.max_queues
     empty = [one for one in retired if one.is_marked and not one.items]
+    grace_s = 2 * policies.threshold_check_s
     return ShardPlan(
         fit=tuple(fit),
         full=tuple(full),
         retired=tuple(shard.name for shard in retired),
         needs_one_more=not fit and there_may_be_more,
-        is_at_most=not fit and not there_may_be_more,
         to_mark=tuple(shard.name for shard in retired if not shard.is_marked),
-        to_remove=tuple(one.name for one in empty if one.empty_for_s >= policies.retire_grace_s),
+        to_remove=tuple(one.name for one in empty if one.empty_for_s >= grace_s),
     )
 
 
@@ -344,8 +334,8 @@ class QueueSharder(Generic[Q]):
         return f"QueueSharder({self.queue_path!r}, {len(self._queues)} shards)"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Take up the shards that exist; if there is none, make one, or wait for the leader to make
-        one. Does nothing if this was started before.
+        """Take up the shards that exist; if there is none, make one. Does nothing if this was
+        started before.
 
         :raises QueueClosed: it was closed; make a new one.
         :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; call it
@@ -417,41 +407,36 @@ class QueueSharder(Generic[Q]):
 
     def _begin(self, timeout_s: float) -> None:
         deadline = clock.now_s() + timeout_s
-        first_s = min(timeout_s, max(FIRST_SHARD_S, 1.5 * self._session.timeout_s))
-        own_at = deadline - timeout_s + first_s
-        while not self._queues:
+        while True:
             if self._is_closed:
                 raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
             self._service.wait(0)
             try:
                 self._look()
-                if not self._queues and clock.now_s() >= own_at:
-                    log.warning("first shard made in place of the leader queue=%s", self.queue_path)
+                if not self._queues:
                     self._make_shard(None)
                     self._look()
             except (ConnectionLost, SessionExpired) as exc:
                 log.debug("sharder cannot start yet queue=%s error=%s", self.queue_path, exc)
-            if not self._queues:
-                if clock.now_s() >= deadline:
-                    where = f"there is no shard in {self.queue_path}"
-                    raise ConnectionLost(f"{where}, and none could be made in the time given")
-                self._service.wait(max(0.0, min(_TRY_AGAIN_S, deadline - clock.now_s())))
+            if self._queues:
+                return
+            if (left_s := deadline - clock.now_s()) <= 0:
+                where = f"there is no shard in {self.queue_path}"
+                raise ConnectionLost(f"{where}, and none could be made in the time given")
+            self._service.wait(min(_TRY_AGAIN_S, left_s))
 
     def _run(self, service: Service) -> None:
         rest_s = self._policies.threshold_check_s
         while service.wait(rest_s) and self._session.state is not SessionState.CLOSED:
             service.wait(0)  # from here on news is looked at, whatever woke us
-            waits_s = [self._policies.threshold_check_s]
+            rest_s = self._policies.threshold_check_s
             try:
                 self._look()
             except LeaderqError as exc:
                 is_usual = isinstance(exc, ConnectionLost | SessionExpired)
                 level = logging.DEBUG if is_usual else logging.ERROR
                 log.log(level, "shards cannot be checked queue=%s", self.queue_path, exc_info=True)
-                waits_s.append(_TRY_AGAIN_S)
-            if self._empty_since:
-                waits_s.append(max(_TRY_AGAIN_S, self._policies.retire_grace_s))
-            rest_s = min(waits_s)
+                rest_s = min(rest_s, _TRY_AGAIN_S)
 
     def _look(self) -> None:
         self._is_leader = False
@@ -505,16 +490,17 @@ class QueueSharder(Generic[Q]):
             self._session.ensure_path(join(self._marks, name))
         for name in plan.to_remove:
             self._remove_shard(name, seat)
-        if plan.is_at_most and not self._told_at_most:
+        is_at_most = not (plan.fit or plan.needs_one_more)
+        if is_at_most and not self._told_at_most:
             log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
-        self._told_at_most = plan.is_at_most
+        self._told_at_most = is_at_most
         if plan.needs_one_more:
             self._make_shard(seat)
             self._adopt_all(self._shards())
 
     def _make_shard(self, seat: Seat | None) -> None:
-        """Make a shard, as the leader (``seat``: its place) or, in the leader's stead, the first
-        one. Does nothing if somebody has made one since we looked.
+        """Make a shard, as the leader (``seat``: its place), or else the first one. Does nothing if
+        somebody has made one since we looked.
         """
         # before the list: whoever makes a shard later writes it too
         data, stat = self._session.get(self.queue_path)

@@ -136,23 +136,6 @@ def test_an_ephemeral_tally_ends_with_its_session_and_says_what_is_certain(s):
 
 
 @scene(10)
-def test_a_group_is_given_up_before_it_is_sent_but_not_after(s):
-    (a,) = s.guests("a")
-    tally = writer(s, a)
-    a.do(tally.open)
-    s.cut(a)
-    s.reset(a)
-    s.run(1.0)
-    kept = a.do(lambda: tally.submit(creates(0, 1)[0]))
-    s.run(0.1)  # it was taken up, and finds no connection
-    given_up = a.do(lambda: tally.submit(creates(1, 1)[0]))
-    assert (a.do(kept.cancel), a.do(given_up.cancel)) == (False, True)
-    s.heal(a)
-    assert a.do(lambda: tally.flush(60))
-    assert lying(s) == [0]
-
-
-@scene(10)
 def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s):
     (a,) = s.guests("a")
     queue = opened(a)

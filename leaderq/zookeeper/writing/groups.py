@@ -66,7 +66,7 @@ class OperationGroup:
     changes it under the writer's own lock.
     """
 
-    __slots__ = ("_operations", "count", "is_alone", "is_counted", "repairs", "size")
+    __slots__ = ("_operations", "count", "is_alone", "repairs", "size")
 
     def __init__(self, operations: Sequence[Operation], size: int) -> None:
         self._operations = operations
@@ -74,20 +74,12 @@ class OperationGroup:
         self.size = size
         """Bytes in a request, an upper bound."""
         self.repairs = 0
-        self.is_counted = False
-        """Whether a writer counts it as unsettled."""
         self.is_alone = False
         """Whether it is sent alone: a multi that it shared failed, and the culprit is not known."""
 
     @property
     def operations(self) -> Sequence[Operation]:
         return self._operations
-
-    def begin(self) -> bool:
-        """Take note that the group is about to be sent; return ``False`` if nobody wants that any
-        more.
-        """
-        return True
 
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
         """Called once with the outcome: the results (``None`` if the answer was lost), or the error
@@ -116,17 +108,11 @@ class FutureGroup(OperationGroup):
         super().__init__(operations, size)
         self.future: primitives.Future[list[Any] | None] = primitives.Future()
 
-    def begin(self) -> bool:
-        return self.future.running() or self.future.set_running_or_notify_cancel()
-
     def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        try:
-            if error is not None:
-                self.future.set_exception(error)
-            else:
-                self.future.set_result(results)
-        except primitives.InvalidStateError:  # a canceller meanwhile hears nothing
-            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(results)
 
 
 def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
@@ -247,9 +233,7 @@ def status_of(error: LeaderqError) -> MultiStatus:
 
 
 def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> list[OperationGroup]:
-    """Take from ``waiting`` the next groups that fit into one multi, without those that are
-    cancelled.
-    """
+    """Take from ``waiting`` the next groups that fit into one multi."""
     taken: list[OperationGroup] = []
     count = size = 1
     while waiting:
@@ -258,12 +242,7 @@ def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> li
         size += head.size
         if taken and (count > max_ops or size > max_bytes or head.is_alone or taken[-1].is_alone):
             break
-        waiting.popleft()
-        if head.begin():
-            taken.append(head)
-        else:
-            count -= head.count
-            size -= head.size
+        taken.append(waiting.popleft())
     return taken
 
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -239,7 +239,6 @@ class SequencedWriter:
             one if are_valid else validated(one), estimated_bytes(one, self.chroot_bytes)
         )
         self.send([group])
-        group.future.add_done_callback(partial(self._on_done, group))
         return group.future
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
@@ -256,8 +255,6 @@ class SequencedWriter:
                     self._refuse(group)
         with self._lock:
             if (end := self._end) is None:
-                for group in fit:
-                    group.is_counted = True
                 self._queue.waiting.extend(fit)
                 self.unsettled += len(fit)
                 is_sender_wanted = self._queue.may_send
@@ -279,17 +276,8 @@ class SequencedWriter:
         with self._lock:
             found = [group for group in self._queue.waiting if wanted(group)]
             self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
-        self._count_down(found)
+        self._count_down(len(found))
         return found
-
-    def _on_done(self, group: OperationGroup, future: primitives.Future[Any]) -> None:
-        """If the future was cancelled, which is possible until its group is sent, drop the
-        group.
-        """
-        if future.cancelled():
-            with self._lock:
-                self._queue.drop(group)
-            self._count_down([group])
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every group that was submitted has its outcome; return whether that took at
@@ -301,14 +289,11 @@ class SequencedWriter:
     def _settle(self, groups: Sequence[OperationGroup], error: LeaderqError) -> None:
         for group in groups:
             group.settle(error=error)
-        self._count_down(groups)
+        self._count_down(len(groups))
 
-    def _count_down(self, groups: Iterable[OperationGroup]) -> None:
+    def _count_down(self, count: int) -> None:
         with self._lock:
-            for group in groups:
-                if group.is_counted:
-                    group.is_counted = False
-                    self.unsettled -= 1
+            self.unsettled -= count
             if not self.unsettled:
                 self._settled.notify_all()
 
@@ -370,7 +355,7 @@ class SequencedWriter:
                 self._queue.set_aside(failed)
         for one in done:
             one.settle()
-            self._count_down(one.groups)
+            self._count_down(len(one.groups))
         if is_over:
             self._finish(SessionClosed("the session was closed by its owner"))
         elif blamed is not None:
@@ -473,7 +458,7 @@ class SequencedWriter:
         for batch in applied:
             batch.results = None
             batch.settle()
-            self._count_down(batch.groups)
+            self._count_down(len(batch.groups))
         why = f"{self.path} was deleted meanwhile: the outcome is unknown"
         for batch in lost:
             self._settle(batch.groups, ConnectionLost(why, path=self.path))

@@ -14,7 +14,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import QueueSharder, QueueSharderPolicies, SimpleDistributedQueue
-from leaderq.queues.wire.znodes import is_shard, new_shard_name
+from leaderq.queues.wire.znodes import is_shard
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
@@ -73,7 +73,7 @@ def test_sharders_that_start_at_once_make_one_shard(sharder_of, opened, session)
 
 
 def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
-    """Any candidate before ours leads; while it does, we add nothing, but use what is there."""
+    """Any candidate before ours leads; while it does, we make the first shard, and no more."""
     session.ensure_path("/jobs-leader")
     java = opened()
     theirs = java.create(
@@ -81,7 +81,6 @@ def test_a_java_leader_in_front_is_respected(sharder_of, opened, session):
         ephemeral=True,
         sequential=True,
     )
-    session.ensure_path(f"/jobs/{new_shard_name()}")
     one = sharder_of(new_queue_threshold=1)
     one.start()
     one.get_queue().offer(b"a")
@@ -115,8 +114,8 @@ def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_pa
 
 
 def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
-    one = sharder_of(retire_grace_s=0.05)
-    other = sharder_of(opened(), retire_grace_s=0.05)
+    one = sharder_of()
+    other = sharder_of(opened())
     one.start()
     other.start()
     (old,) = one.queue_paths

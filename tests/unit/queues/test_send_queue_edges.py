@@ -26,7 +26,6 @@ from leaderq.errors import (
 from leaderq.zookeeper import Check, Create, Delete, SetData
 from leaderq.zookeeper.writing import groups as module
 from leaderq.zookeeper.writing.groups import (
-    FutureGroup,
     MultiStatus,
     OperationGroup,
     PackedMulti,
@@ -65,16 +64,6 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
     for wrong in (Create("/a/"), SetData("/a/", b""), Delete("a")):
         with pytest.raises(ConfigurationError):
             validated([wrong])
-
-
-def test_whoever_cancels_a_future_hears_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    one = FutureGroup([], 0)
-    assert one.future.cancel()
-    assert one.begin() is False
-    one.settle(["r"])
-    one.settle(None, NodeExists("x"))
-    assert one.future.cancelled()
-    assert caplog.text == ""
 
 
 def answered(batch: PackedMulti, outcome: Any) -> PackedMulti:
@@ -127,18 +116,6 @@ def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
     assert fit(group(), group(alone=True)) == 1
     assert fit(group(alone=True), group()) == 1
     assert fit(group(), group(), group(alone=True)) == 2
-
-
-def test_what_was_cancelled_takes_no_room() -> None:
-    class Cancelled(OperationGroup):
-        def begin(self) -> bool:
-            return False
-
-    gone = Cancelled([Create("/x")], 5)
-    kept = [group(), group()]
-    line: deque[OperationGroup] = deque([gone, kept[0], gone, kept[1]])
-    assert packed(line, 3, 21) == kept
-    assert packed(deque([gone]), 9, 99) == []
 
 
 # -- the line --------------------------------------------------------------------------------------

@@ -17,22 +17,20 @@ from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
 from leaderq.queues.consuming import items
 from leaderq.queues.putting import WARN_FROM, SequenceMonitor
-from leaderq.queues.sharding import QueueSharderPolicies, ShardState, plan_shards
-from leaderq.queues.wire.names import QueueKind, next_number
+from leaderq.queues.sharding import RETIRED_FROM, QueueSharderPolicies, ShardState, plan_shards
+from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, decode, encode
 from leaderq.queues.wire.znodes import QueuePaths, beside, is_shard, new_shard_name
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Delete
 
-POLICIES = QueueSharderPolicies(
-    new_queue_threshold=100, max_queues=3, rotate_at=1000, retire_grace_s=5.0
-)
+POLICIES = QueueSharderPolicies(new_queue_threshold=100, max_queues=3, threshold_check_s=2.5)
 shards = st.lists(
     st.builds(
         ShardState,
         name=st.text(min_size=1),
         items=st.integers(0, 200),
-        next_sequence=st.integers(0, 1100),
+        next_sequence=st.integers(RETIRED_FROM - 1000, RETIRED_FROM + 100),
         is_marked=st.booleans(),
         empty_for_s=st.floats(0, 10),
         was_full=st.booleans(),
@@ -48,9 +46,6 @@ shards = st.lists(
         {"threshold_check_s": 0},
         {"threshold_check_s": float("inf")},
         {"max_queues": 0},
-        {"rotate_at": 0},
-        {"rotate_at": 2**31},
-        {"retire_grace_s": -1},
     ],
 )
 def test_policies_that_make_no_sense_are_refused(wrong):
@@ -73,14 +68,14 @@ def test_one_more_is_needed_when_all_are_full_and_not_before():
 
 
 def test_a_shard_that_has_numbered_too_many_is_retired_and_replaced():
-    judgement = plan_shards([ShardState("a", 1, next_sequence=1000)], POLICIES)
+    assert RETIRED_FROM < LAST_SEQUENCE
+    assert plan_shards([ShardState("a", 1, RETIRED_FROM - 1)], POLICIES).fit == ("a",)
+    judgement = plan_shards([ShardState("a", 1, next_sequence=RETIRED_FROM)], POLICIES)
     assert judgement.retired == judgement.to_mark == judgement.choice == ("a",)
     assert judgement.needs_one_more
     assert judgement.to_remove == ()
-    assert (
-        plan_shards([ShardState("a", 1, next_sequence=1000, is_marked=True)], POLICIES).to_mark
-        == ()
-    )
+    marked = ShardState("a", 1, next_sequence=RETIRED_FROM, is_marked=True)
+    assert plan_shards([marked], POLICIES).to_mark == ()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,7 @@ def test_a_shard_that_has_numbered_too_many_is_retired_and_replaced():
         (0, 4.9, {"is_marked": True}, ()),
         (0, 5.0, {"is_marked": True}, ("a",)),
         (1, 9.0, {"is_marked": True}, ()),
-        (0, 9.0, {"next_sequence": 1000}, ()),
+        (0, 9.0, {"next_sequence": RETIRED_FROM}, ()),
     ],
 )
 def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough(
@@ -106,7 +101,6 @@ def test_whatever_is_seen_every_shard_is_in_one_class_and_something_is_put_into(
         shard.name for shard in seen
     )
     assert bool(judgement.choice) == bool(seen)
-    assert not (judgement.needs_one_more and judgement.is_at_most)
     assert not (judgement.needs_one_more and judgement.fit)
     assert set(judgement.to_mark) | set(judgement.to_remove) <= set(judgement.retired)
 
