@@ -96,12 +96,13 @@ def in_line(names: Iterable[str]) -> list[str]:
 class Position:
     """A candidate's place in the line: its own znode ``name``, and the one directly in front,
     ``ahead`` (``None``: nobody). ``surplus``: further znodes of its own, from a creation that was
-    repeated because its reply was lost.
+    repeated because its reply was lost. ``rank``: how many stand in front.
     """
 
     name: str
     ahead: str | None
     surplus: tuple[str, ...] = ()
+    rank: int = 0
 
 
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
@@ -111,7 +112,8 @@ def position_of(guid: str, names: Sequence[str]) -> Position | None:
     if not own:
         return None
     position = line.index(own[0])
-    return Position(own[0], line[position - 1] if position else None, tuple(own[1:]))
+    ahead = line[position - 1] if position else None
+    return Position(own[0], ahead, tuple(own[1:]), position)
 
 
 R = TypeVar("R", "TermRecord", "Wishes")

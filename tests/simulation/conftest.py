@@ -42,7 +42,7 @@ def lived() -> Callable[[Callable[[int], LifeVerdict], range], None]:
         for seed in seeds:
             verdict = lead(seed)
             problems = list(verdict.problems)
-            if verdict.steps > BUSY_STEPS:
+            if verdict.world.steps > BUSY_STEPS:
                 problems.append(f"somebody is busy: {verdict.steps} steps")
             if problems:
                 history = "\n".join(verdict.history[-60:])

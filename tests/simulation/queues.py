@@ -318,8 +318,7 @@ def lead(life: QueueLife) -> LifeVerdict:
         rules = Rules(players.is_locking, life.consumers * players.width == 1, players.recipe)
         problems += judge(players.lines, rules)
         problems += failures(world)
-        history = list(world.lines())
-    return LifeVerdict(life, problems, history, 0, world.steps)
+    return LifeVerdict(life, problems, world)
 
 
 # -- judges ----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from leaderq.testing.simulation.ensemble import Ensemble, Hungup, ServerEnd
@@ -32,15 +31,16 @@ class _Stream:
         self._network = network
         self._world = network.world
         self._last_s = 0.0
-        self._under_way: deque[Callable[[], object]] = deque()
+        self._under_way: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._overdue = 0  # timers to be set when the cut heals
         self.is_cut = False
         self.is_over = False
 
-    def carry(self, arrive: Callable[[], object]) -> None:
+    def carry(self, arrive: Callable[..., object], *message: Any) -> None:
+        """Call ``arrive(*message)`` at the other end."""
         if self.is_over:
             return
-        self._under_way.append(arrive)
+        self._under_way.append((arrive, message))
         if self.is_cut:
             self._overdue += 1
         else:
@@ -58,13 +58,14 @@ class _Stream:
         if self.is_cut:
             self._overdue += 1
         else:
-            self._under_way.popleft()()
+            arrive, message = self._under_way.popleft()
+            arrive(*message)
 
-    def put_back(self, arrive: Callable[[], object]) -> None:
+    def put_back(self, arrive: Callable[..., object], *message: Any) -> None:
         """Hold back a message that arrives at the moment of a cut: it arrives again when the cut
         heals.
         """
-        self._under_way.appendleft(arrive)
+        self._under_way.appendleft((arrive, message))
         self._overdue += 1
 
     def heal(self) -> None:
@@ -105,7 +106,7 @@ class Connection:
 
     def hello(self, hello: Any) -> None:
         """Begin a session, or take one up."""
-        self._there.carry(partial(self._connect, hello))
+        self._there.carry(self._connect, hello)
 
     def _connect(self, hello: Any) -> None:
         end = self._network.ensemble.connect(self.server, hello, self._answered)
@@ -118,14 +119,10 @@ class Connection:
         if self._lost_xid is not None and getattr(message, "xid", None) == self._lost_xid:
             self.reset()
             return
-        self._back.carry(partial(self._received, message))
-
-    def _received(self, message: Any) -> None:
-        if not self._is_closed:
-            self._deliver(message)
+        self._back.carry(self._deliver, message)
 
     def send(self, xid: int, request: Any) -> None:
-        self._there.carry(partial(self._arrived, xid, request))
+        self._there.carry(self._arrived, xid, request)
 
     def _arrived(self, xid: int, request: Any) -> None:
         if request.type in self._network.lost_answers.get(self.process.host, ()):
@@ -157,7 +154,11 @@ class Connection:
         world = self._network.world
         world.at(self._network.delay_s(), self._hang_up)
         if not self._is_closed:
-            world.at(self._network.delay_s(), lambda: self._received(_BROKEN))
+            world.at(self._network.delay_s(), self._broken)
+
+    def _broken(self) -> None:
+        if not self._is_closed:
+            self._deliver(_BROKEN)
 
     def vanish(self) -> None:
         """Lose the host of the process: nothing is sent any more."""

@@ -31,7 +31,7 @@ from leaderq.errors import FromOutside, LeaderqError
 EPOCH_S = 1_700_000_000.0
 """The calendar time at which every life begins."""
 _MOST_STEPS_AT_ONCE = 200_000
-_MOST_READS_AT_ONCE = 20_000
+MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
 _NEVER_S = float("inf")
 _LAST_TRIES = 50
@@ -244,7 +244,8 @@ class World:
         self._hub = getcurrent()
         self._go_on = self._hub.switch
         self._steps = 0
-        self._reads = 0
+        self.reads = 0
+        """How often tasks have read a clock since time went on."""
         self.steps = 0
         """How often a task was let run."""
 
@@ -347,7 +348,8 @@ class World:
         if not task.parked or task.until_s == _NEVER_S:
             return
         process = task.process
-        left_s = task.until_s - process.clock_s()
+        clock_s = process.clock_at + (self.now_s - process.clock_at_s) * process._pace
+        left_s = task.until_s - clock_s
         if left_s <= 1e-9:
             task.parked = False
             self._ready.append(task)
@@ -386,22 +388,13 @@ class World:
         self._go_on()
         raise Killed
 
-    def clock_read(self) -> float:
-        """The time that the running task reads from its process's clock; if none runs, from the
-        world's.
-
-        A task that only reads the clock would stop all time, so after many readings it waits a
-        moment.
+    def spin(self) -> None:
+        """Let the running task, which has read the clock many times, wait a moment: a task that
+        only reads the clock would stop all time.
         """
-        task = self.current
-        if task is None:
-            return self.now_s
-        self._reads += 1
-        if self._reads > _MOST_READS_AT_ONCE and not self.over:
-            self._reads = 0
+        if not self.over:
+            self.reads = 0
             self.park(_SPIN_S)
-        process = task.process
-        return process.clock_at + (self.now_s - process.clock_at_s) * process._pace
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -437,7 +430,7 @@ class World:
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
-                self._steps = self._reads = 0
+                self._steps = self.reads = 0
             if not isinstance(what, Task):
                 what()
             elif what.due_s == at_s:  # else it has waited for less since, and was looked at

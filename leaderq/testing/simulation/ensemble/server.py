@@ -42,6 +42,9 @@ _WRITES = frozenset(
     (RequestType.CREATE, RequestType.DELETE, RequestType.SET_DATA, RequestType.MULTI,
      RequestType.CLOSE, RequestType.SET_ACL)
 )  # fmt: skip
+_SIZED = frozenset(
+    (RequestType.CREATE, RequestType.SET_DATA, RequestType.MULTI, RequestType.MULTI_READ)
+)
 _SMALL = 4096
 """The path and the rest of a request besides its data are never larger."""
 
@@ -195,7 +198,7 @@ class SimulatedServer:
             end.early.append((xid, request))
             return
         kind: int = request.type
-        if self._is_too_large(kind, request):
+        if kind in _SIZED and self._is_too_large(kind, request):
             end.hang_up()
             return
         role = self.role
@@ -216,10 +219,9 @@ class SimulatedServer:
     def _is_too_large(self, kind: int, request: Any) -> bool:
         limit = self.settings.max_request_bytes
         if kind in (RequestType.CREATE, RequestType.SET_DATA):
-            if len(request.data or b"") + _SMALL < limit:
+            is_small = len(request.data or b"") + _SMALL < limit
+            if is_small:
                 return False
-        elif kind not in (RequestType.MULTI, RequestType.MULTI_READ):
-            return False
         return len(request.serialize()) + HEADER_BYTES > limit
 
     def _authenticate(self, end: ServerEnd, xid: int, request: Any) -> None:
