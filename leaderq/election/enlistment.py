@@ -219,7 +219,7 @@ class Enlistment:
             is_lost = self._newest.number < self._highest  # or the server lags: then BEATEN follows
             self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
         try:
-            if not self._session.pulse.holds(self._owner):
+            if clock.now_s() >= self._session.pulse.proof.late_s:
                 self._session.pulse.prove()  # joins that of the survey, if that is under way
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
             self._session.pulse.ensure(self._owner, self._patience_s)
