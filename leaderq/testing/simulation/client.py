@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS, ConnectionLoss, SessionExpiredError
@@ -60,10 +61,6 @@ class _WatchEvent(NamedTuple):
 
     type: str
     path: str | None
-
-
-class _Trouble:
-    trouble = ""
 
 
 class _Dropped(Exception):
@@ -120,16 +117,6 @@ def _contained(job: Callable[[], object]) -> None:
         running().process.world.note("callback failed", error=repr(error))
 
 
-class _Droppable:
-    """The part of a client's connection that a session uses."""
-
-    def __init__(self, client: SimulatedClient) -> None:
-        self._client = client
-
-    def drop(self) -> None:
-        self._client.inbox.put(_Wake.DROP)
-
-
 class SimulatedClient:
     """One client with one session after another; see the module."""
 
@@ -158,12 +145,12 @@ class SimulatedClient:
         self.timeout_s: float = timeout_s if predecessor is None else predecessor.timeout_s
         self.attempts = 0
         self.auth_failed = False
-        self.kazoo_log = _Trouble()
+        self.kazoo_log = SimpleNamespace(trouble="")
         self.default_acl = OPEN_ACL_UNSAFE
         self.ended = SimulatedEvent()
         self.live = SimulatedEvent()
         self.handler = SimulatedHandler(label)
-        self.connection = _Droppable(self)
+        self.connection = self
         self.inbox = SimulatedQueue()
         self.client_state: str = KeeperState.CLOSED
         self.is_session_closed = False
@@ -203,6 +190,10 @@ class SimulatedClient:
     @property
     def credentials(self) -> Credentials | None:
         return self._session
+
+    def drop(self) -> None:
+        """Give the present connection up."""
+        self.inbox.put(_Wake.DROP)
 
     def is_connection_thread(self) -> bool:
         task = self._world.current
