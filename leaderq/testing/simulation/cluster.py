@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from leaderq.base.exits import ExitCode
@@ -217,7 +219,7 @@ class SimulatedCluster:
         self.timeout_s = timeout_s
         self.tick_s = timeout_s / 5 if tick_s is None else tick_s
         self.ensemble = Ensemble(
-            now=lambda: world.now_s,
+            now=partial(attrgetter("now_s"), world),
             at=world.at,
             delay=self._delay_s,
             servers=servers,

@@ -46,12 +46,11 @@ class LifeHangs(LeaderqError):
 
 
 class Timer:
-    """Something due at ``at_s``; see :meth:`World.at`."""
+    """Something due; see :meth:`World.at`."""
 
-    __slots__ = ("action", "at_s")
+    __slots__ = ("action",)
 
-    def __init__(self, at_s: float, action: Callable[[], object]) -> None:
-        self.at_s = at_s
+    def __init__(self, action: Callable[[], object]) -> None:
         self.action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
@@ -398,15 +397,17 @@ class World:
 
     # -- time --------------------------------------------------------------------------------------
 
-    def arrive(self, at_s: float, action: Callable[[], object]) -> None:
-        """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
+    def after(self, delay_s: float, action: Callable[[], object]) -> None:
+        """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait, and
+        cannot be cancelled.
+        """
+        at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
         heappush(self._due, (at_s, next(self._order), action))
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
-        """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
-        at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
-        timer = Timer(at_s, action)
-        self.arrive(at_s, timer.fire)
+        """As :meth:`after`; what is returned can be cancelled."""
+        timer = Timer(action)
+        self.after(delay_s, timer.fire)
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:

@@ -15,7 +15,7 @@ from leaderq.testing.simulation.ensemble.proposals import NewestState, Proposal
 from leaderq.testing.simulation.ensemble.proposer import Proposer
 from leaderq.testing.simulation.ensemble.server import SimulatedServer
 from leaderq.testing.simulation.ensemble.sessions import SessionTracker
-from leaderq.testing.simulation.ensemble.streams import PeerLink, Stream
+from leaderq.testing.simulation.ensemble.streams import PeerLink, stream
 
 
 class _Outstanding:
@@ -49,7 +49,7 @@ class Leader:
         self._outstanding: deque[_Outstanding] = deque()
         self.followers: dict[int, FollowerHandle] = {}
         self._half_ticks = 0
-        self._disk = Stream(settings, server.enter)
+        self._disk = stream(settings, server.enter)
         self.sessions = SessionTracker(
             now=settings.now, at=server.at, tick_ms=settings.tick_ms, expire=self.end_session
         )
