@@ -43,7 +43,7 @@ def lived() -> Callable[[Callable[[int], LifeVerdict], range], None]:
             verdict = lead(seed)
             problems = list(verdict.problems)
             if verdict.world.steps > BUSY_STEPS:
-                problems.append(f"somebody is busy: {verdict.steps} steps")
+                problems.append(f"somebody is busy: {verdict.world.steps} steps")
             if problems:
                 history = "\n".join(verdict.history[-60:])
                 told = "\n".join(problems)
