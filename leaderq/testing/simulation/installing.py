@@ -78,37 +78,22 @@ class _Chance:
     def random(self) -> float:
         return self._draw()
 
-    def uniform(self, low: float, high: float) -> float:
-        return low + (high - low) * self._draw()
-
     def randrange(self, start: int, stop: int | None = None) -> int:
         low, high = (0, start) if stop is None else (start, stop)
         return low + int(self._draw() * (high - low))
 
-    def randint(self, low: int, high: int) -> int:
-        return self.randrange(low, high + 1)
-
     def choice(self, among: Any) -> Any:
         return among[int(self._draw() * len(among))]
 
-    def shuffle(self, items: Any) -> None:
+    def sample(self, population: Any, k: int) -> list[Any]:
+        items = list(population)
         for index in range(len(items) - 1, 0, -1):
             other = int(self._draw() * (index + 1))
             items[index], items[other] = items[other], items[index]
-
-    def sample(self, population: Any, k: int) -> list[Any]:
-        items = list(population)
-        self.shuffle(items)
         return items[:k]
 
     def token_bytes(self, count: int = 32) -> bytes:
         return bytes(int(self._draw() * 256) for _ in range(count))
-
-    def token_hex(self, count: int = 32) -> str:
-        return self.token_bytes(count).hex()
-
-    def urandom(self, count: int) -> bytes:
-        return self.token_bytes(count)
 
     def token_bits(self, count: int) -> int:
         return int.from_bytes(self.token_bytes(count // 8 + 1), "big") >> (8 - count % 8)

@@ -8,7 +8,6 @@ finalizer that comes late) nothing waits: an operation that would wait raises ``
 from __future__ import annotations
 
 import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -638,4 +637,3 @@ def frame_of(ident: int) -> Any:
 
 
 _SCHEDULER = SimulatedThread(name="scheduler")
-REAL_THREADING = threading

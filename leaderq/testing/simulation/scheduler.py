@@ -20,7 +20,6 @@ import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
@@ -501,12 +500,3 @@ class World:
 
 _undead: list[greenlet] = []
 """Tasks that outlive their life, kept so that nothing is ever thrown into them again."""
-
-
-@contextmanager
-def buried(world: World) -> Iterator[World]:
-    """End ``world`` when the block is left, also by an error."""
-    try:
-        yield world
-    finally:
-        world.bury()
