@@ -68,15 +68,15 @@ def test_foreign_names_are_not_in_line():
 def test_the_place_names_the_one_in_front():
     names = [named(B, "0000000004"), named(A, "0000000002")]
     place = position_of(B, names)
-    assert (place.name, place.ahead, place.surplus) == (names[0], names[1], ())
+    assert (place.name, place.ahead, place.surplus, place.rank) == (names[0], names[1], (), 1)
     first = position_of(A, names)
-    assert first.ahead is None
+    assert (first.ahead, first.rank) == (None, 0)
 
 
 def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
     names = [named(A, "0000000005"), named(A, "0000000003"), named(B, "0000000004")]
     place = position_of(A, names)
-    assert (place.name, place.ahead, place.surplus) == (names[1], None, (names[0],))
+    assert (place.name, place.ahead, place.surplus, place.rank) == (names[1], None, (names[0],), 0)
 
 
 def test_who_does_not_stand_has_no_place():
