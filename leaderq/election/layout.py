@@ -101,8 +101,8 @@ class Position:
 
     name: str
     ahead: str | None
-    surplus: tuple[str, ...] = ()
-    rank: int = 0
+    surplus: tuple[str, ...]
+    rank: int
 
 
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
