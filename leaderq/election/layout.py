@@ -238,7 +238,7 @@ def _made(kind: type[R], found: object) -> R:
         known["asked"] = tuple(one for one in listed if isinstance(one, Mapping))
     for name, value in [*known.items()]:  # what is for people spoils no record
         is_known = _FOR_PEOPLE.get(name)
-        if value is not None and is_known is not None and not is_known(value):
+        if is_known is not None and not is_known(value):
             del known[name]
     return kind(**known, other=_unknown(kind, found))
 
