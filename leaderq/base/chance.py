@@ -11,12 +11,9 @@ from __future__ import annotations
 from os import urandom as token_bytes
 from random import SystemRandom
 from random import choice as choice
-from random import randint as randint
 from random import random as random
 from random import randrange as randrange
 from random import sample as sample
-from random import shuffle as shuffle
-from random import uniform as uniform
 from uuid import uuid4 as uuid4
 
 token_bits = SystemRandom().getrandbits
@@ -24,13 +21,10 @@ token_bits = SystemRandom().getrandbits
 
 __all__ = [
     "choice",
-    "randint",
     "random",
     "randrange",
     "sample",
-    "shuffle",
     "token_bits",
     "token_bytes",
-    "uniform",
     "uuid4",
 ]

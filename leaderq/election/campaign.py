@@ -175,6 +175,8 @@ class Campaign:
 
     def _set_silent(self, silent: bool) -> None:
         self._silent = silent
+        if silent and self.tenure is not None:
+            self.tenure.doubt()
         self._show_pause("ZooKeeper has not acknowledged a write lately")
 
     def _show_pause(self, why: str) -> None:

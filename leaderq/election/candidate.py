@@ -27,7 +27,7 @@ from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout
 from leaderq.election.observer import Operator
 from leaderq.election.software import Software
-from leaderq.errors import LeaderqError, RequestRefused
+from leaderq.errors import FromOutside, LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.observability.logging import log_events
 from leaderq.term import OpenTerm, Reason, Term
@@ -267,6 +267,8 @@ class Candidate:
                     self._campaign.take(heard)
                 with self._changed:
                     self._changed.notify_all()
+        except FromOutside:
+            raise  # a simulated process is killed
         except BaseException as exc:  # whatever it is, it must not end this thread unsaid
             log.exception("candidate failed, its term ends career=%s id=%s", self.career, self.id)
             tenure = self._campaign.tenure

@@ -22,6 +22,8 @@ from enum import Enum, auto
 class Role(Enum):
     """The state of a candidate."""
 
+    __hash__ = object.__hash__  # by identity; Enum's own asks for the hash of the name
+
     IDLE = auto()
     ENLISTING = auto()
     WAITING = auto()
@@ -43,6 +45,8 @@ _HOLDING = (Role.LEADING, Role.SUSPECT, Role.ENDING)
 
 class Input(Enum):
     """An event that a candidate learns of."""
+
+    __hash__ = object.__hash__
 
     STAND = auto()
     WITHDRAW = auto()
@@ -71,6 +75,8 @@ class Input(Enum):
 
 class Effect(Enum):
     """An action of a candidate."""
+
+    __hash__ = object.__hash__
 
     ENLIST = auto()
     REQUEUE = auto()  # release the place and enlist again, at the end of the line

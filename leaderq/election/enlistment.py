@@ -127,7 +127,8 @@ class Enlistment:
         self._wishes = Wishes()
         self._wishes_version = -1
         self._last_failure = ""
-        self._looks: dict[str, int] = {}
+        # of each name in the line: how often it was seen with our id; None: it has another
+        self._looks: dict[str, int | None] = {}
         self._look_due_s = 0.0
         self._introduced: int | None = None  # the session whose whereabouts are known to be written
         self.position: Position | None = None
@@ -140,10 +141,14 @@ class Enlistment:
     def enlist(self) -> Input:
         """Join the end of the line; if an earlier try has made the znode, keep that."""
         try:
-            self._session.ensure_path(self._layout.candidates, shared=self._layout.shared)
             if self._owner is not None and self._owner != self._session.id:
                 self.take_new_mark()
-            names = self._session.children(self._layout.candidates, timeout_s=self._patience_s)
+            line = self._layout.candidates
+            try:
+                names = self._session.children(line, timeout_s=self._patience_s)
+            except NoNode:
+                self._session.ensure_path(line, shared=self._layout.shared)
+                names = []
             self._sweep(names)
             if position_of(self._guid, names) is None:
                 if self._prefers_newest:
@@ -169,7 +174,7 @@ class Enlistment:
     def survey(self) -> Input:
         """Find out who stands in front of this candidate, and watch it, if there is anybody."""
         try:
-            if self._watched is None:
+            if self._watched is None and self.position is not None and self.position.rank <= 1:
                 # Something has changed: a claim may follow, and is of use only with a proof. It is
                 # sent ahead of the survey, and so answered before.
                 self._session.pulse.prove()
@@ -214,8 +219,9 @@ class Enlistment:
             is_lost = self._newest.number < self._highest  # or the server lags: then BEATEN follows
             self._unclean = is_lost or (self._newest.id is not None and self._newest.ended is None)
         try:
+            if clock.now_s() >= self._session.pulse.proof.late_s:
+                self._session.pulse.prove()  # joins that of the survey, if that is under way
             self._session.multi([Check(path), *claim], timeout_s=self._patience_s)
-            # That of the survey is known by now, unless its answers took longer than the claim's.
             self._session.pulse.ensure(self._owner, self._patience_s)
         except (NoNode, BadVersion):
             return Input.BEATEN
@@ -403,11 +409,10 @@ class Enlistment:
         watch fires only when it is deleted.
         """
         wanted = (self._owner, ahead)
+        if self._watched == wanted:
+            return Input.BEHIND
         path = self._layout.candidate(ahead)
         try:
-            if self._watched == wanted:
-                stands = self._session.exists(path, timeout_s=self._patience_s)
-                return Input.BEHIND if stands else Input.CHANGED
             self._session.children(path, watch=self._on_watch, timeout_s=self._patience_s)
         except NoNode:
             return Input.CHANGED
@@ -473,15 +478,18 @@ class Enlistment:
         self._look_due_s = clock.now_s() + self._session.timeout_s
         assert self.position is not None
         career = self._layout.career
-        others = [name for name in names if name != self.position.name]
-        reads = [GetData(self._layout.candidate(name)) for name in others]
+        looks = {name: self._looks[name] for name in names if name in self._looks}
+        # The data of a candidate's znode never changes, so that of each is read once.
+        unknown = [name for name in names if name not in looks and name != self.position.name]
+        reads = [GetData(self._layout.candidate(name)) for name in unknown]
         found = self._session.multi_read(reads, timeout_s=self._patience_s)
+        for name, read in zip(unknown, found, strict=True):
+            if isinstance(read, tuple):
+                looks[name] = 0 if read[0] == self._candidate.encode() else None
         self._looks = {
-            name: self._looks.get(name, 0) + 1
-            for name, read in zip(others, found, strict=True)
-            if isinstance(read, tuple) and read[0] == self._candidate.encode()
+            name: None if before is None else before + 1 for name, before in looks.items()
         }
-        for double in [name for name, looks in self._looks.items() if looks == 3]:
+        for double in [name for name, seen in self._looks.items() if seen == 3]:
             log.warning(
                 "two candidates have one id, give each its own --id career=%s id=%s znodes=%s,%s",
                 career,

@@ -96,12 +96,13 @@ def in_line(names: Iterable[str]) -> list[str]:
 class Position:
     """A candidate's place in the line: its own znode ``name``, and the one directly in front,
     ``ahead`` (``None``: nobody). ``surplus``: further znodes of its own, from a creation that was
-    repeated because its reply was lost.
+    repeated because its reply was lost. ``rank``: how many stand in front.
     """
 
     name: str
     ahead: str | None
-    surplus: tuple[str, ...] = ()
+    surplus: tuple[str, ...]
+    rank: int
 
 
 def position_of(guid: str, names: Sequence[str]) -> Position | None:
@@ -111,7 +112,8 @@ def position_of(guid: str, names: Sequence[str]) -> Position | None:
     if not own:
         return None
     position = line.index(own[0])
-    return Position(own[0], line[position - 1] if position else None, tuple(own[1:]))
+    ahead = line[position - 1] if position else None
+    return Position(own[0], ahead, tuple(own[1:]), position)
 
 
 R = TypeVar("R", "TermRecord", "Wishes")
@@ -236,7 +238,7 @@ def _made(kind: type[R], found: object) -> R:
         known["asked"] = tuple(one for one in listed if isinstance(one, Mapping))
     for name, value in [*known.items()]:  # what is for people spoils no record
         is_known = _FOR_PEOPLE.get(name)
-        if value is not None and is_known is not None and not is_known(value):
+        if is_known is not None and not is_known(value):
             del known[name]
     return kind(**known, other=_unknown(kind, found))
 

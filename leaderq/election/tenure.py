@@ -66,6 +66,7 @@ class Tenure:
         self._closed = False
         self._let_go: Callable[[], None] = lambda: None
         self._own_watch_set = False
+        self._is_doubted = False
         self.term = OpenTerm(
             number=won.record.number,
             id=str(won.record.id),
@@ -87,6 +88,11 @@ class Tenure:
         """Ignore all replies and watches that arrive later."""
         self._closed = True
         self._let_go()
+
+    def doubt(self) -> None:
+        """Tell ``HEARD`` with the next proof, which is asked for now."""
+        self._is_doubted = True
+        self._session.pulse.prove()
 
     def signal_due(self, at_s: float) -> Input | None:
         """The signal that is due at ``at_s`` by the clock alone, or ``None``."""
@@ -167,7 +173,8 @@ class Tenure:
             self._watch_own()
         if self._line_due_s is not None and clock.now_s() >= self._line_due_s:
             self._look_at_line()  # one may have said only later what it runs
-        if clock.now_s() < proof.late_s:
+        if self._is_doubted and clock.now_s() < proof.late_s:
+            self._is_doubted = False
             self._say(Input.HEARD)
 
     def _watch_own(self) -> None:

@@ -28,9 +28,7 @@ from threading import Condition as Condition
 from threading import Event as Event
 from threading import Lock as Lock
 from threading import RLock as RLock
-from threading import Semaphore as Semaphore
 from threading import Thread as Thread
-from threading import Timer as Timer
 from threading import current_thread as current_thread
 from threading import get_ident as get_ident
 from threading import local as local
@@ -96,11 +94,9 @@ __all__ = [
     "ProcessPoolExecutor",
     "Queue",
     "RLock",
-    "Semaphore",
     "SimpleQueue",
     "Thread",
     "ThreadPoolExecutor",
-    "Timer",
     "current_thread",
     "frame_of",
     "get_ident",

@@ -87,9 +87,10 @@ class Liveness:
         self.waiting_since_s = now if still_waiting else None
 
     def is_dead(self, now: float) -> bool:
-        since_s = now if self.waiting_since_s is None else self.waiting_since_s
+        if self.waiting_since_s is None:
+            return False
         answer_s = shares_of(self.timeout_s).answer_s
-        return now - self.heard_s > self.limit_s and now - since_s > answer_s
+        return now - self.heard_s > self.limit_s and now - self.waiting_since_s > answer_s
 
     @property
     def limit_s(self) -> float:

@@ -25,12 +25,12 @@ each of these steps; docs/design/election.md names the assumptions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 NEVER = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shares:
     """The session time-out ``timeout_s`` (T), and every share of T that some part of leaderq waits
     for. All are seconds. ``tick_s``: the tick of the servers if it is known; else the longest that
@@ -50,7 +50,7 @@ class Shares:
     timeout_s: float
     tick_s: float | None = None
 
-    @property
+    @cached_property
     def known_s(self) -> float:
         """How long after a server has heard from a client it is certain that the news is on its way
         to the leader: half a tick, and what our clock may gain in that time.
@@ -58,12 +58,12 @@ class Shares:
         tick_s = self.timeout_s / 2 if self.tick_s is None else self.tick_s
         return tick_s / 2 * 25 / 24
 
-    @property
+    @cached_property
     def beat_s(self) -> float:
         """The time from one proof to the next, while somebody relies on the session."""
         return self.timeout_s / 7
 
-    @property
+    @cached_property
     def trusted_s(self) -> float:
         """How long a session is relied on, counted from when the proven request was sent."""
         return self.timeout_s * 19 / 24
@@ -76,19 +76,19 @@ class Shares:
         due_s = self.known_s + 2 * self.beat_s
         return min(due_s + self.timeout_s / 6, self.trusted_s - self.grace_s)
 
-    @property
+    @cached_property
     def gone_s(self) -> float:
         """When everything that relies on the session must have stopped, counted from when the
         proven request was sent.
         """
         return self.timeout_s * 11 / 12
 
-    @property
+    @cached_property
     def answer_s(self) -> float:
         """How long to wait for an answer before another server is asked."""
         return self.timeout_s / 3
 
-    @property
+    @cached_property
     def silent_s(self) -> float:
         """How long a server may be silent: a third of T is left to reach another one."""
         return self.timeout_s * 2 / 3
@@ -107,7 +107,7 @@ class Shares:
         """
         return self.timeout_s / 2
 
-    @property
+    @cached_property
     def grace_s(self) -> float:
         """The length of each of the three steps in which the guardian ends a worker."""
         return self.timeout_s / 24
@@ -180,9 +180,13 @@ class Echoes:
         heard = self._heard
         if len(heard) > 1 and sent_s - heard[-2][0] < self._timeout_s / 24:
             heard = heard[:-1]  # of those within T/24 the first and the last will do
-        useful = [one for one in heard if one[0] > now_s - self._timeout_s]
-        self._heard = (*useful, (sent_s, now_s))
+        while heard and heard[0][0] <= now_s - self._timeout_s:
+            heard = heard[1:]
+        self._heard = (*heard, (sent_s, now_s))
 
     def newest_s(self, before_s: float) -> float:
         """When the newest request was sent that was answered by ``before_s``."""
-        return max((sent for sent, answered in self._heard if answered <= before_s), default=NEVER)
+        for sent_s, answered_s in reversed(self._heard):
+            if answered_s <= before_s:
+                return sent_s
+        return NEVER

@@ -123,7 +123,8 @@ class Pulse:
         with self._lock:
             if self._open is not None and not self._open.done():
                 return self._open
-            future = self._open = primitives.Future[Proof]()
+            future: primitives.Future[Proof] = primitives.Future()
+            self._open = future
         shares = self._shares()
         known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
         wanted = Proof(self._session(), shares, known_s)
@@ -181,7 +182,7 @@ class Pulse:
                 self._proof = wanted.granted(self._shares())
                 self._tell()
         future.set_result(wanted)
-        self._service.wake()
+        self._go_on()
 
     def _tell(self) -> None:
         for on_proof in self._holders.values():
@@ -193,4 +194,9 @@ class Pulse:
     def _fail(self, future: primitives.Future[Proof], error: BaseException) -> None:
         is_ours = isinstance(error, LeaderqError)
         future.set_exception(error if is_ours else LeaderqError(repr(error)))
-        self._service.wake()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Wake the thread if the next proof is due: then it has waited for the end of this one."""
+        if clock.now_s() >= self._due_s:
+            self._service.wake()

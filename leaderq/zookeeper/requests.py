@@ -52,7 +52,8 @@ class Answer(primitives.Future[T]):
         self._dispatch = dispatch
 
     def add_done_callback(self, fn: Callable[[primitives.Future[T]], object]) -> None:
-        super().add_done_callback(lambda done: self._dispatch(functools.partial(fn, done)))
+        dispatch = self._dispatch  # not through this future: a cycle would wait for the collector
+        super().add_done_callback(lambda done: dispatch(functools.partial(fn, done)))
 
     def cancel(self) -> bool:
         """Stop waiting for the answer. The request is not taken back: its outcome is unknown."""
@@ -316,7 +317,7 @@ class Requests:
     # -- inside ------------------------------------------------------------------------------------
 
     def _wait(self, future: primitives.Future[T], timeout_s: float | None, path: str | None) -> T:
-        if not future.done() and self._client.is_connection_thread():
+        if self._client.is_connection_thread() and not future.done():
             raise RuntimeError(
                 "a state listener must not wait for ZooKeeper: it runs on the thread that reads"
                 " the answers; set an event instead"
@@ -327,6 +328,8 @@ class Requests:
         except primitives.FutureTimeout:
             future.cancel()
             raise unanswered(limit_s, path) from None
+        finally:
+            del future  # its error holds this frame: a cycle would wait for the collector
 
     def _wait_s(self, timeout_s: float | None) -> float:
         return min(10.0, 2 * self._client.timeout_s) if timeout_s is None else timeout_s

@@ -181,7 +181,7 @@ class Session(Requests):
     @property
     def shares(self) -> Shares:
         """The shares of T that parts of leaderq wait for, in seconds."""
-        return shares_of(self.timeout_s, self._tick_s)
+        return shares_of(self._client.timeout_s, self._tick_s)
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:

@@ -21,10 +21,18 @@ ALONG_THE_HEAP = "looks at entries again, or too early; each name counts once, i
 PARSED_AGAIN = "the bytes are parsed again afterwards, which says no too"
 GIVEN = "a port is always given here"
 
+CACHED = "how many are kept costs time alone"
+DERIVED = "it follows from the fields that are compared"
+
 EQUIVALENT: dict[str, str] = {
     "election.layout:09eb9f77": "where there are no candidates, there is nothing to sort",
     "election.layout:d4b85a31": "either number is one that a term may have",
     "election.layout:cd86dd42": LAST,
+    "zookeeper.proof:8ff40558": CACHED,
+    "zookeeper.proof:5212d588": CACHED,
+    "zookeeper.proof:18e17304": DERIVED,
+    "zookeeper.proof:883b7136": DERIVED,
+    "zookeeper.proof:dbf9e0d4": "only differences of this count matter",
     "term:eb9cda0d": IMPLIED,
     "term:a080d2d9": IMPLIED,
     "term:fcf9dab4": "the reason is kept, and the end is told already",

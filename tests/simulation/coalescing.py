@@ -223,8 +223,7 @@ def lead(life: CoalescingLife) -> LifeVerdict:
             problems.append(str(error))
         players.finish()
         problems += judge(players.lines) + failures(world)
-        history = list(world.lines())
-    return LifeVerdict(life, problems, history, len(players.lines), world.steps)
+    return LifeVerdict(life, problems, world, len(players.lines))
 
 
 def _program(players: _Players, number: int) -> Program:

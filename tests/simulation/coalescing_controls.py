@@ -78,16 +78,14 @@ def _always_true(
 
 
 COALESCING_CONTROLS = (
-    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 1, life=_FROZEN),
-    _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 141),
-    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 15),
-    _of("a lost release is not repeated", patched(SlotReleases, "_answered", _forgotten), 3),
-    _of("a request whose answer was lost asks as another", _asks_anew, 6),
-    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 22),
-    _of("a dead waiter owes nothing", patched(Coverage, "_tell", _owing_nothing), 29),
-    _of(
-        "one that has begun is taken for one that waits", together(_waits_on, _until_released), 118
-    ),
+    _of("a token does not look at the clock", patched(Pulse, "holds", _holds), 11, life=_FROZEN),
+    _of("F7: a token's lease lasts for 2T", patched(Shares, "trusted_s", property(_for_two)), 140),
+    _of("a token's write is not fenced", patched(DistributedToken, "write", _write), 113),
+    _of("a lost release is not repeated", patched(SlotReleases, "_answered", _forgotten), 0),
+    _of("a request whose answer was lost asks as another", _asks_anew, 18),
+    _of("nobody covers who was declined", patched(Coverage, "rely_on", lambda *_: None), 18),
+    _of("a dead waiter owes nothing", patched(Coverage, "_tell", _owing_nothing), 31),
+    _of("one that has begun is taken for one that waits", together(_waits_on, _until_released), 25),
     _of("whoever has slot 0 is the head", patched(request, "judge", _first_slot_first), 0),
-    _of("a release says that the token stood", _always_true, 9),
+    _of("a release says that the token stood", _always_true, 142),
 )

@@ -42,8 +42,8 @@ def lived() -> Callable[[Callable[[int], LifeVerdict], range], None]:
         for seed in seeds:
             verdict = lead(seed)
             problems = list(verdict.problems)
-            if verdict.steps > BUSY_STEPS:
-                problems.append(f"somebody is busy: {verdict.steps} steps")
+            if verdict.world.steps > BUSY_STEPS:
+                problems.append(f"somebody is busy: {verdict.world.steps} steps")
             if problems:
                 history = "\n".join(verdict.history[-60:])
                 told = "\n".join(problems)

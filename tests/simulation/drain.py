@@ -357,9 +357,8 @@ def lead(life: DrainLife) -> LifeVerdict:
         problems += _effects_judged(life, cluster, kafka, witness, ends)
         # a worker that cannot reach Kafka when it starts ends, and is started again
         problems += [one for one in failures(world) if "did not answer within" not in one]
-        history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
-    return LifeVerdict(life, problems, history, terms, world.steps)
+    return LifeVerdict(life, problems, world, terms)
 
 
 def _patience(drawn: float) -> Any:

@@ -100,7 +100,7 @@ DRAIN_CONTROLS = (
     _of(
         "a key that is done commits the others",
         patched(InHand, "finished", _over_gaps),
-        9,
+        5,
         life=_BY_KEY,
     ),
     _of(
@@ -117,7 +117,7 @@ DRAIN_CONTROLS = (
         life={**_TRANSACTION, "by_key": True, "in_coroutines": True},
     ),
     _of("offsets are committed one too far", _one_too_far, 0, life=_KAFKA),
-    _of("every third commit stores nothing", _not_committed, 3, life=_KAFKA),
+    _of("every third commit stores nothing", _not_committed, 11, life=_KAFKA),
     _of(
         "a commit that is under way is done",
         patched(OffsetCommits, "finish", _under_way_is_done),
@@ -133,16 +133,16 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        78,
+        124,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        22,
+        41,
         life=_ZOOKEEPER,
     ),
-    _of("an unknown commit is a commit", _unknown_is_committed, 8, life=_TRANSACTION),
+    _of("an unknown commit is a commit", _unknown_is_committed, 7, life=_TRANSACTION),
     _of(
         "offsets in ZooKeeper are not fenced",
         patched(Tenure, "write", _unfenced),

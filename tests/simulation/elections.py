@@ -152,9 +152,8 @@ def lead(life: ElectionLife) -> LifeVerdict:
             chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=life.fenced_only
         )
         problems += failures(world)
-        history = list(world.lines())
     terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
-    return LifeVerdict(life, problems, history, terms, world.steps)
+    return LifeVerdict(life, problems, world, terms)
 
 
 def _career(chronicle: Chronicle, world: World, life: ElectionLife) -> LeaderCareer:

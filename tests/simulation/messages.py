@@ -238,8 +238,7 @@ def lead(life: MessageLife) -> LifeVerdict:
         for path in _left(cluster):
             log.note(Did.LEFT, path)
         problems += judge(log.lines, life.timeout_s, life.lease_s, life.off_s) + failures(world)
-        history = list(world.lines())
-    return LifeVerdict(life, problems, history, len(log.lines), world.steps)
+    return LifeVerdict(life, problems, world, len(log.lines))
 
 
 def _left(cluster: SimulatedCluster) -> list[str]:

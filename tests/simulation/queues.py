@@ -118,18 +118,12 @@ class Party(Program):
         died: Callable[[str], object],
     ) -> None:
         def stay(session: Session) -> None:
-            main(session, self.process.name)
+            process = self.process
+            process.deaths.append(lambda: died(process.name))
+            main(session, process.name)
             SimulatedEvent().wait()  # what it has opened goes on
 
         super().__init__(cluster, name, stay)
-        self._died = died
-
-    def start(self) -> None:
-        was_gone, starts = self.is_gone, self._starts
-        super().start()
-        if was_gone and self._starts > starts:
-            name = self.process.name
-            self.process.deaths.append(lambda: self._died(name))
 
 
 class _Players:
@@ -318,8 +312,7 @@ def lead(life: QueueLife) -> LifeVerdict:
         rules = Rules(players.is_locking, life.consumers * players.width == 1, players.recipe)
         problems += judge(players.lines, rules)
         problems += failures(world)
-        history = list(world.lines())
-    return LifeVerdict(life, problems, history, 0, world.steps)
+    return LifeVerdict(life, problems, world)
 
 
 # -- judges ----------------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ class Scene:
                         return
                     if lost == "held":
                         self.network.cut(host, back=False)
-                        connection._there.put_back(lambda: arrived(connection, xid, request))
+                        connection._there.put_back(arrived, connection, xid, request)
                         return
                     connection._lost_xid = xid
             real(connection, xid, request)

@@ -84,12 +84,12 @@ def _ticks_are_done_before_the_work(real: Any, self: Timetable, term: Any) -> An
 _UNWATCHED = {"has_guardian": False, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12}
 
 SCHEDULE_CONTROLS = (
-    _of("records are neither fenced nor compared", _unfenced, seed=332, life=_UNWATCHED),
+    _of("records are neither fenced nor compared", _unfenced, seed=35, life=_UNWATCHED),
     _of("a tick is written down after the work", _afterwards, seed=0),
     _of(
         "a write whose answer was lost is taken for done",
         patched(StoredRecord, "_holds", lambda *_: True),
-        seed=130,
+        seed=26,
     ),
     _of("missed ticks are counted from the start of a term", _since_the_start, seed=0),
     _of("what was left behind is forgotten", _plan_is(_forgets_what_was_left), seed=0),

@@ -177,8 +177,7 @@ def lead(life: ScheduleLife) -> LifeVerdict:
         problems += judge(
             chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=not life.has_guardian
         ) + failures(world)
-        history = list(world.lines())
-    return LifeVerdict(life, problems, history, len({work.term for work in works}), world.steps)
+    return LifeVerdict(life, problems, world, len({work.term for work in works}))
 
 
 def _keep_running(

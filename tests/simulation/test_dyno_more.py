@@ -133,7 +133,7 @@ def test_bulk_work_keeps_to_its_limit_which_grows_where_the_servers_are_far(s):
     side, many = Side(one), [Message(payload=bytes(1000)) for _ in range(2000)]
     queue = other.do(lambda: DistributedQueue(other.session, "/q"))
     other.do(queue.start)
-    s.network.delay_s = lambda: 0.05
+    s.network.least_s = s.network.most_s = 0.05
     for over, most in (
         most_under_way(s, one, lambda: side.queue._nodes._writer, lambda: side.queue.push(many)),
         most_under_way(

@@ -20,6 +20,7 @@ bug      where the rest of it is tested
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 
 import pytest
@@ -30,9 +31,11 @@ from leaderq.election import Operator
 from leaderq.errors import LeaderqError, SessionClosed
 from leaderq.events import SessionChanged, Standing, TermBegan, TermEnding, WorkPaused
 from leaderq.term import Reason
+from leaderq.testing.simulation.ensemble.messages import RequestType
 from leaderq.testing.simulation.ensemble.tree import OPEN
 from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.proof import Shares
+from leaderq.zookeeper.requests import Answer
 from simulation.scenarios import (
     FOLDER,
     LINE,
@@ -413,3 +416,54 @@ def test_bug_13_the_one_in_front_ended_while_nobody_was_connected(s):
     a.conclude(term)
     s.heal(b)
     assert b.await_term(15.0).number == 2
+
+
+@scene(3)
+def test_a_candidate_that_waits_asks_once_each_t_and_only_the_next_one_proves_its_session(s):
+    asked: dict[str, list[int]] = {"host-b": [], "host-c": []}
+    for host, of_host in asked.items():
+        s.rules.append((host, lambda request, of_host=of_host: of_host.append(request.type)))
+    a, *_ = s.standing("abc")
+    assert RequestType.SYNC not in asked["host-c"]
+    s.run(3 * s.timeout_s)  # the first look also reads who stands there
+    for of_host in asked.values():
+        of_host.clear()
+    s.run(3 * s.timeout_s + 0.5)
+    waited = [[kind for kind in one if kind != RequestType.PING] for one in asked.values()]
+    assert waited == [[RequestType.MULTI_READ] * 3] * 2
+    s.expire(a)
+    s.until(lambda: s.record()["number"] == 2)
+    s.run(0.5)
+    assert RequestType.SYNC in asked["host-b"]
+    assert RequestType.SYNC not in asked["host-c"]
+
+
+@scene(timeout_s=6.0)
+def test_a_proof_that_took_longer_than_a_beat_is_followed_by_the_next_one(s):
+    a = s.actor("a")
+    term = a.lead()
+    s.network.cut("host-a", back=False)
+    s.run(2.0 * Shares(6.0).beat_s)
+    s.heal(a)
+    s.run(12.0)
+    assert a.believes(term)
+    assert not a.events(WorkPaused)
+
+
+@scene(3)
+def test_an_answered_request_leaves_nothing_for_the_collector_of_garbage(s):
+    a = s.actor("a")
+
+    def ask() -> None:
+        for _ in range(5):
+            with suppress(LeaderqError):
+                a.session.get("/nothing")
+            a.session.get_async("/").add_done_callback(lambda _: None)
+
+    def standing() -> int:  # nothing is collected in a life
+        return sum(type(one) is Answer for one in gc.get_objects())
+
+    before = standing()
+    a.do(ask)
+    s.run(0.1)
+    assert standing() <= before + 1  # whoever runs callbacks holds the last one

@@ -20,6 +20,7 @@ from leaderq.term import Reason
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.testing.simulation.scheduler import World
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import SendQueue
 from simulation.control import NegativeControl, around, patched
@@ -99,13 +100,12 @@ def test_a_writer_notices_that_another_one_uses_its_guard(s):
 
 def _led(made: tuple[Callable[[], None], int]) -> LifeVerdict:
     test, seed = made
+    problems = []
     try:
         test.led(seed)
-    except (AssertionError, LeaderqError) as error:
-        return LifeVerdict(None, [str(error).partition("\n")[0]], [])
-    except pytest.fail.Exception as error:
-        return LifeVerdict(None, [str(error)], [])
-    return LifeVerdict(None, [], [])
+    except (AssertionError, LeaderqError, pytest.fail.Exception) as error:
+        problems.append(str(error).partition("\n")[0])
+    return LifeVerdict(None, problems, World(seed))
 
 
 def _of(name: str, edit: Any, test: Any) -> NegativeControl:

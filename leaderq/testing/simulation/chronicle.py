@@ -26,9 +26,13 @@ class LifeVerdict:
 
     life: Any
     problems: list[str]
-    history: list[str] = field(repr=False)
+    world: World = field(repr=False)
     terms: int = 0
-    steps: int = 0
+
+    @property
+    def history(self) -> list[str]:
+        """What happened, a line each."""
+        return list(self.world.lines())
 
     @property
     def seed(self) -> int | str:

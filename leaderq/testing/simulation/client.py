@@ -12,6 +12,8 @@ import queue
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS, ConnectionLoss, SessionExpiredError
@@ -59,10 +61,6 @@ class _WatchEvent(NamedTuple):
 
     type: str
     path: str | None
-
-
-class _Trouble:
-    trouble = ""
 
 
 class _Dropped(Exception):
@@ -119,16 +117,6 @@ def _contained(job: Callable[[], object]) -> None:
         running().process.world.note("callback failed", error=repr(error))
 
 
-class _Droppable:
-    """The part of a client's connection that a session uses."""
-
-    def __init__(self, client: SimulatedClient) -> None:
-        self._client = client
-
-    def drop(self) -> None:
-        self._client.inbox.put(_Wake.DROP)
-
-
 class SimulatedClient:
     """One client with one session after another; see the module."""
 
@@ -147,6 +135,7 @@ class SimulatedClient:
         predecessor: SimulatedClient | None = None,
     ) -> None:
         self._network = network
+        self._world = network.world
         self._process: Process = running().process
         self._now_s = self._process.clock_s
         self._on_state = on_state
@@ -156,12 +145,12 @@ class SimulatedClient:
         self.timeout_s: float = timeout_s if predecessor is None else predecessor.timeout_s
         self.attempts = 0
         self.auth_failed = False
-        self.kazoo_log = _Trouble()
+        self.kazoo_log = SimpleNamespace(trouble="")
         self.default_acl = OPEN_ACL_UNSAFE
         self.ended = SimulatedEvent()
         self.live = SimulatedEvent()
         self.handler = SimulatedHandler(label)
-        self.connection = _Droppable(self)
+        self.connection = self
         self.inbox = SimulatedQueue()
         self.client_state: str = KeeperState.CLOSED
         self.is_session_closed = False
@@ -202,8 +191,13 @@ class SimulatedClient:
     def credentials(self) -> Credentials | None:
         return self._session
 
+    def drop(self) -> None:
+        """Give the present connection up."""
+        self.inbox.put(_Wake.DROP)
+
     def is_connection_thread(self) -> bool:
-        return self._thread is not None and current_thread() is self._thread
+        task = self._world.current
+        return task is not None and task.thread is self._thread is not None
 
     def start_async(self) -> SimulatedEvent:
         """Begin to connect; the event is set while connected."""
@@ -215,7 +209,10 @@ class SimulatedClient:
 
     def submit(self, request: Any, reply: Any) -> None:
         """Send ``request``, or fail ``reply`` at once if there is no connection."""
-        self._network.world.pause_point()
+        world = self._world
+        world.countdown -= 1
+        if world.countdown <= 0:
+            world.preempt()
         if not self._accepts:
             reply.set_exception(NotSent())
             return
@@ -247,22 +244,20 @@ class SimulatedClient:
 
     def _serve(self) -> None:
         retry_s = _RETRY_FIRST_S
-        try:
-            while not self._stopping:
-                servers = list(self._network.servers)
-                while servers and not self._stopping:
-                    server = servers.pop(int(self._network.world.network() * len(servers)))
-                    if self._attempted(server):
-                        retry_s = _RETRY_FIRST_S
-                if not self._stopping:
-                    # kazoo draws the pause from the upper half
-                    self._rest(retry_s * (0.6 + 0.4 * self._network.world.network()))
-                    retry_s = min(_RETRY_MOST_S, 2 * retry_s)
-        finally:
-            self._become(KeeperState.CLOSED)
-            self._fail_all()
-            self.ended.set()
-            self._on_end()
+        while not self._stopping:
+            servers = list(self._network.servers)
+            while servers and not self._stopping:
+                server = servers.pop(int(self._world.network() * len(servers)))
+                if self._attempted(server):
+                    retry_s = _RETRY_FIRST_S
+            if not self._stopping:
+                # kazoo draws the pause from the upper half
+                self._rest(retry_s * (0.6 + 0.4 * self._world.network()))
+                retry_s = min(_RETRY_MOST_S, 2 * retry_s)
+        self._become(KeeperState.CLOSED)
+        self._fail_all()
+        self.ended.set()
+        self._on_end()
 
     def _rest(self, seconds: float) -> None:
         until_s = self._now_s() + seconds
@@ -275,8 +270,8 @@ class SimulatedClient:
         if self.client_state != KeeperState.CONNECTING:
             self._become(KeeperState.CONNECTING)
         connected = False
-        inbox = self.inbox = SimulatedQueue()  # nothing of a former connection
-        wire = self._network.open(self._process, server, inbox.put)
+        self.inbox = SimulatedQueue()  # nothing of a former connection
+        wire = self._network.open(self._process, server, partial(self._arrived, self.inbox))
         self._wire = wire
         try:
             connected = self._connect(wire)
@@ -290,6 +285,16 @@ class SimulatedClient:
             wire.close()
             self._wire = None
         return connected
+
+    def _arrived(self, inbox: SimulatedQueue, message: Any) -> None:
+        """Take in an answer at once while the connection's task waits for just that; any other
+        message waits for the task.
+        """
+        is_answer = type(message) is ServerAnswer and self._accepts and not self._process.frozen
+        if is_answer and self._is_waiting and inbox is self.inbox and not inbox.queue:
+            self._heard(message)
+        else:
+            inbox.put(message)
 
     def _connect(self, wire: Connection) -> bool:
         session = self._session
@@ -345,7 +350,7 @@ class SimulatedClient:
     def _converse(self, wire: Connection) -> None:
         read_s, now_s = self.timeout_s * 2 / 3, self._now_s
         while True:
-            jitter_s = (1 + int(self._network.world.network() * 40)) / 100.0
+            jitter_s = (1 + int(self._world.network() * 40)) / 100.0
             sent_s = self._last_sent_s
             deadline_s = sent_s + read_s / 2 - jitter_s
             message = self._next(max(deadline_s - now_s(), jitter_s))
@@ -403,10 +408,10 @@ class SimulatedClient:
             if self._answered(message):
                 self.is_session_closed = True
                 return True
-        is_waiting = bool(self._in_flight) or self._is_pinging
-        self.echoes.read(self._now_s(), len(self._in_flight) + self._is_pinging)
-        if self.inbox.empty():
-            self._liveness.heard(self._now_s(), still_waiting=is_waiting)
+        waiting, at_s = len(self._in_flight) + self._is_pinging, self._now_s()
+        self.echoes.read(at_s, waiting)
+        if not self.inbox.queue:
+            self._liveness.heard(at_s, still_waiting=waiting > 0)
         return False
 
     def _answered(self, answer: Any) -> bool:
@@ -417,10 +422,12 @@ class SimulatedClient:
         if reply is not None:
             if not answer.error_code:
                 reply.set(answer.value)
-                self._watch(request)
+                if getattr(request, "watcher", None):
+                    self._watch(request)
             elif answer.error_code == _NO_NODE and request.type == Exists.type:
                 reply.set(None)
-                self._watch(request)
+                if request.watcher:
+                    self._watch(request)
             else:
                 reply.set_exception(EXCEPTIONS[answer.error_code]())
         return request is CloseInstance
@@ -428,11 +435,10 @@ class SimulatedClient:
     # -- watches -----------------------------------------------------------------------------------
 
     def _watch(self, request: Any) -> None:
-        watcher = getattr(request, "watcher", None)
-        if watcher and not self._stopping:
+        if not self._stopping:
             is_list = isinstance(request, GetChildren)
             kept = self._child_watches if is_list else self._data_watches
-            kept.setdefault(request.path, {})[watcher] = None
+            kept.setdefault(request.path, {})[request.watcher] = None
 
     def _tell_one_shots(self, kind: int, path: str) -> None:
         told: dict[Any, None] = {}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from leaderq.base.exits import ExitCode
@@ -55,7 +57,11 @@ class SimulatedGuardian:
             self._session = _known_session(message)
         if "term" in message:
             report = LeaseReport(**message) if message["term"] is not None else None
-            self._watchdog = self._watchdog.heard(report)
+            former, self._watchdog = self._watchdog.report, self._watchdog.heard(report)
+            if report is not None and former is not None:
+                is_longer = report.lease_until_s >= former.lease_until_s
+                if is_longer and report == former._replace(lease_until_s=report.lease_until_s):
+                    return  # a look when the former one is due will do
         self._news.set()
 
     def _stay(self) -> None:
@@ -131,7 +137,7 @@ class SimulatedWorker:
         self.name = name
         self._make = make
         self._has_guardian = has_guardian
-        self._settings = {"id": name, **settings}
+        self._settings = Settings(id=name, session_timeout_s=cluster.timeout_s, **settings)
         self.process: Process
         """The newest one, once it was started."""
         self.guardian: SimulatedGuardian | None = None
@@ -174,7 +180,6 @@ class SimulatedWorker:
     def _run(self) -> None:
         process = self.process
         timeout_s = self.cluster.timeout_s
-        settings = Settings(session_timeout_s=timeout_s, **self._settings)
         try:
             session = connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=3 * timeout_s)
         except LeaderqError:
@@ -185,7 +190,7 @@ class SimulatedWorker:
         self.runner = Runner(
             self._make(),
             session,
-            settings=settings,
+            settings=self._settings,
             events=EventBus(),
             guardian=link,
             leave=process.exit,
@@ -214,7 +219,7 @@ class SimulatedCluster:
         self.timeout_s = timeout_s
         self.tick_s = timeout_s / 5 if tick_s is None else tick_s
         self.ensemble = Ensemble(
-            now=lambda: world.now_s,
+            now=partial(attrgetter("now_s"), world),
             at=world.at,
             delay=self._delay_s,
             servers=servers,
@@ -253,7 +258,8 @@ class SimulatedCluster:
     def keep_running(self) -> None:
         """Start every worker. Every half second, start those again that are dead."""
         for one in self.workers:
-            one.start()
+            if not (one._starts and one.process.alive):
+                one.start()
         self.world.at(0.5, self.keep_running)
 
     def terminate(self, process: Process) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from leaderq.testing.nemesis.history import Kind, What
 from leaderq.testing.simulation.chronicle import Chronicle
 from leaderq.testing.simulation.cluster import SimulatedCluster, SimulatedWorker
+from leaderq.testing.simulation.scheduler import Process
 
 _CREATE, _MULTI = 1, 14
-Fault = Callable[[SimulatedCluster, SimulatedWorker], Callable[[], None]]
-"""Does a fault to a worker, or to what it needs; returns what heals it."""
+Heal = Callable[[], object]
+Fault = Callable[[SimulatedCluster, SimulatedWorker], Heal | None]
+"""Does a fault to a worker, or to what it needs; returns what heals it, if it is to be healed."""
 
 
 class Faults:
@@ -55,7 +57,8 @@ class Faults:
         def over() -> None:
             if over in self._healing:
                 self._healing.remove(over)
-                heal()
+                if heal is not None:
+                    heal()
                 self._chronicle.note(What.OVER, who=worker.name, pid=pid, number=number, kind=kind)
 
         self._healing.append(over)
@@ -67,53 +70,32 @@ class Faults:
             over()
 
 
-def _nothing() -> None:
-    return None
+def _guardian_of(worker: SimulatedWorker) -> list[Process]:
+    return [] if worker.guardian is None else [worker.guardian.process]
 
 
-def _kill_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    worker.process.kill()
-    return _nothing
+def _kill_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> None:
+    for one in _guardian_of(worker):
+        one.kill()
 
 
-def _kill_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    if worker.guardian is not None:
-        worker.guardian.process.kill()
-    return _nothing
+def _freeze(processes: Callable[[SimulatedWorker], list[Process]]) -> Fault:
+    def freeze(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal:
+        frozen = processes(worker)
+        for one in frozen:
+            one.freeze()
 
+        def thaw() -> None:
+            for one in reversed(frozen):
+                one.thaw()
 
-def _kill_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    cluster.network.lose_host(worker.process.host)
-    return _nothing
+        return thaw
 
-
-def _freeze_worker(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    process = worker.process
-    process.freeze()
-    return process.thaw
-
-
-def _freeze_both(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    both = [worker.process, *([worker.guardian.process] if worker.guardian is not None else [])]
-    for one in both:
-        one.freeze()
-
-    def thaw() -> None:
-        for one in reversed(both):
-            one.thaw()
-
-    return thaw
-
-
-def _freeze_guardian(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    if worker.guardian is None:
-        return _nothing
-    worker.guardian.process.freeze()
-    return worker.guardian.process.thaw
+    return freeze
 
 
 def _cut(there: bool, back: bool) -> Fault:
-    def cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    def cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal:
         host = worker.process.host
         cluster.network.cut(host, there=there, back=back)
         return lambda: cluster.network.heal(host)
@@ -121,53 +103,40 @@ def _cut(there: bool, back: bool) -> Fault:
     return cut
 
 
-def _reset(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    cluster.network.reset(worker.process)
-    return _nothing
-
-
 def _lose_answer(*types: int) -> Fault:
-    def lose(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+    def lose(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal:
         host = worker.process.host
         cluster.network.lost_answers[host] = frozenset(types)
-
-        def forget() -> None:
-            cluster.network.lost_answers.pop(host, None)
-
-        return forget
+        return lambda: cluster.network.lost_answers.pop(host, None)
 
     return lose
 
 
-def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _end_session(cluster: SimulatedCluster, worker: SimulatedWorker) -> None:
     session = worker.session
     if session is not None and session.id is not None:
         cluster.ensemble.expire(session.id)
-    return _nothing
 
 
 def _a_server(cluster: SimulatedCluster) -> int:
     return int(cluster.world.faults() * len(cluster.network.servers))
 
 
-def _kill_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _kill_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal:
     server = _a_server(cluster)
     cluster.ensemble.stop(server)
     return lambda: cluster.ensemble.start(server)
 
 
-def _freeze_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    server = _a_server(cluster)
-    cluster.ensemble.freeze(server)
-    return lambda: cluster.ensemble.thaw(server)
+def _freeze_server(which: Callable[[SimulatedCluster], int | None]) -> Fault:
+    def freeze(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal | None:
+        server = which(cluster)
+        if server is None:
+            return None
+        cluster.ensemble.freeze(server)
+        return lambda: cluster.ensemble.thaw(server)
 
-
-def _freeze_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    head = cluster.ensemble.leader
-    if head is None:
-        return _nothing
-    cluster.ensemble.freeze(head)
-    return lambda: cluster.ensemble.thaw(head)
+    return freeze
 
 
 def _way_to_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> tuple[int, int] | None:
@@ -184,22 +153,22 @@ def _way_to_head(cluster: SimulatedCluster, worker: SimulatedWorker) -> tuple[in
     return head, server
 
 
-def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _cut_servers(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal | None:
     way = _way_to_head(cluster, worker)
     if way is None:
-        return _nothing
+        return None
     cluster.ensemble.cut(*way)
     return lambda: cluster.ensemble.heal(*way)
 
 
-def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Heal | None:
     """Hold messages to the worker's server back, then deliver them at once, late acknowledgements
     included. Then cut the worker and its server off from all others, before the server has told
     whom it has heard.
     """
     way = _way_to_head(cluster, worker)
     if way is None:
-        return _nothing
+        return None
     world, ensemble = cluster.world, cluster.ensemble
     narrow = world.faults() < 0.6  # around the longest silence that a lease survives
     stall_s = cluster.timeout_s * (
@@ -230,39 +199,33 @@ def _stall_and_cut(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callab
     return heal
 
 
-def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
+def _restart_server(cluster: SimulatedCluster, worker: SimulatedWorker) -> None:
     server = _a_server(cluster)
     cluster.ensemble.stop(server)
     cluster.world.at(0.3, lambda: cluster.ensemble.start(server))
-    return _nothing
-
-
-def _step_down(cluster: SimulatedCluster, worker: SimulatedWorker) -> Callable[[], None]:
-    cluster.terminate(worker.process)
-    return _nothing
 
 
 _ACTIONS: dict[Kind, Fault] = {
-    Kind.KILL_WORKER: _kill_worker,
+    Kind.KILL_WORKER: lambda _cluster, worker: worker.process.kill(),
     Kind.KILL_GUARDIAN: _kill_guardian,
-    Kind.KILL_BOTH: _kill_both,
-    Kind.FREEZE_WORKER: _freeze_worker,
-    Kind.FREEZE_BOTH: _freeze_both,
-    Kind.FREEZE_GUARDIAN: _freeze_guardian,
+    Kind.KILL_BOTH: lambda cluster, worker: cluster.network.lose_host(worker.process.host),
+    Kind.FREEZE_WORKER: _freeze(lambda worker: [worker.process]),
+    Kind.FREEZE_BOTH: _freeze(lambda worker: [worker.process, *_guardian_of(worker)]),
+    Kind.FREEZE_GUARDIAN: _freeze(_guardian_of),
     Kind.BLACK_HOLE: _cut(True, True),
     Kind.BLACK_HOLE_TO_SERVER: _cut(True, False),
     Kind.BLACK_HOLE_TO_CLIENT: _cut(False, True),
-    Kind.RESET: _reset,
+    Kind.RESET: lambda cluster, worker: cluster.network.reset(worker.process),
     Kind.LOSE_CREATE: _lose_answer(_CREATE),
     Kind.LOSE_CLAIM: _lose_answer(_MULTI),
     Kind.END_SESSION: _end_session,
     Kind.KILL_SERVER: _kill_server,
-    Kind.FREEZE_SERVER: _freeze_server,
-    Kind.FREEZE_HEAD: _freeze_head,
+    Kind.FREEZE_SERVER: _freeze_server(_a_server),
+    Kind.FREEZE_HEAD: _freeze_server(lambda cluster: cluster.ensemble.leader),
     Kind.CUT_SERVERS: _cut_servers,
     Kind.STALL_AND_CUT: _stall_and_cut,
     Kind.RESTART_SERVER: _restart_server,
-    Kind.STEP_DOWN: _step_down,
+    Kind.STEP_DOWN: lambda cluster, worker: cluster.terminate(worker.process),
 }
 
 

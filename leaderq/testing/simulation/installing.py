@@ -22,12 +22,12 @@ from leaderq.base import chance, clock, host
 from leaderq.testing.simulation import primitives as simulated
 from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
 from leaderq.testing.simulation.network import Network
-from leaderq.testing.simulation.scheduler import World
+from leaderq.testing.simulation.scheduler import MOST_READS_AT_ONCE, World
 from leaderq.threads import primitives
 from leaderq.zookeeper import transport
 
 _leading = threading.Lock()
-_is_row = False
+_lives_in_row: int | None = None
 
 
 def _new_event_loop(_selector: object) -> Any:
@@ -42,10 +42,7 @@ _THREADS: dict[str, Callable[..., Any]] = {
     "RLock": simulated.SimulatedRLock,
     "Condition": simulated.condition,
     "Event": simulated.SimulatedEvent,
-    "Semaphore": simulated.SimulatedSemaphore,
-    "BoundedSemaphore": simulated.SimulatedSemaphore,
     "Thread": simulated.SimulatedThread,
-    "Timer": simulated.SimulatedTimer,
     "local": simulated.SimulatedLocal,
     "Queue": simulated.SimulatedQueue,
     "SimpleQueue": simulated.SimulatedQueue,
@@ -64,8 +61,9 @@ class _FuturesThreading:
     """The module ``threading``, as the standard library's futures see it in a life."""
 
     def __init__(self, only_here: Callable[[Any, Any], Any]) -> None:
+        made = {**_THREADS, "Condition": simulated.FutureCondition}
         for name in ("Lock", "RLock", "Condition", "Event"):
-            setattr(self, name, only_here(_THREADS[name], getattr(threading, name)))
+            setattr(self, name, only_here(made[name], getattr(threading, name)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(threading, name)
@@ -80,37 +78,22 @@ class _Chance:
     def random(self) -> float:
         return self._draw()
 
-    def uniform(self, low: float, high: float) -> float:
-        return low + (high - low) * self._draw()
-
     def randrange(self, start: int, stop: int | None = None) -> int:
         low, high = (0, start) if stop is None else (start, stop)
         return low + int(self._draw() * (high - low))
 
-    def randint(self, low: int, high: int) -> int:
-        return self.randrange(low, high + 1)
-
     def choice(self, among: Any) -> Any:
         return among[int(self._draw() * len(among))]
 
-    def shuffle(self, items: Any) -> None:
+    def sample(self, population: Any, k: int) -> list[Any]:
+        items = list(population)
         for index in range(len(items) - 1, 0, -1):
             other = int(self._draw() * (index + 1))
             items[index], items[other] = items[other], items[index]
-
-    def sample(self, population: Any, k: int) -> list[Any]:
-        items = list(population)
-        self.shuffle(items)
         return items[:k]
 
     def token_bytes(self, count: int = 32) -> bytes:
         return bytes(int(self._draw() * 256) for _ in range(count))
-
-    def token_hex(self, count: int = 32) -> str:
-        return self.token_bytes(count).hex()
-
-    def urandom(self, count: int) -> bytes:
-        return self.token_bytes(count)
 
     def token_bits(self, count: int) -> int:
         return int.from_bytes(self.token_bytes(count // 8 + 1), "big") >> (8 - count % 8)
@@ -190,15 +173,14 @@ def lives_in_a_row() -> Iterator[None]:
     """Within the block Python's collector of garbage looks, before each life, through what the
     former one has made, and never through what stands already: a tenth of a life's time.
     """
-    global _is_row
-    was_on, was_row = gc.isenabled(), _is_row
-    gc.freeze()
+    global _lives_in_row
+    was_on, before = gc.isenabled(), _lives_in_row
     gc.disable()
-    _is_row = True
+    _lives_in_row = 0
     try:
         yield
     finally:
-        _is_row = was_row
+        _lives_in_row = before
         gc.unfreeze()
         if was_on:
             gc.enable()
@@ -207,10 +189,14 @@ def lives_in_a_row() -> Iterator[None]:
 @contextmanager
 def _garbage_collected_between_lives() -> Iterator[None]:
     """When garbage is collected depends on what ran before; in a life it must not matter."""
+    global _lives_in_row
     was_on = gc.isenabled()
     gc.disable()
-    if _is_row:  # else there is too much to look through
+    if _lives_in_row is not None:  # else there is too much to look through
         gc.collect()
+        if _lives_in_row < 2:  # what a first life imports stands as well
+            gc.freeze()
+        _lives_in_row += 1
     try:
         yield
     finally:
@@ -247,18 +233,22 @@ def installed(world: World, network: Network | None = None) -> Iterator[World]:
 def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
     simulated.set_world(world)
     seams.put_all(primitives, _THREADS)
-    for name, read in _clock(world).items():
-        seams.put_object(clock, name, read)
+    _put_clock(seams, world)
     drawn = _Chance(world)
     seams.put_all(chance, {name: getattr(drawn, name) for name in dir(drawn) if name[0] != "_"})
     seams.put(host, "name", lambda: _process(world, "host", "host"))
     seams.put(host, "pid", lambda: _process(world, "pid", 1))
-    # Whoever looks from outside all processes sees what the owner does.
-    seams.put(host, "has_forked_from", lambda owner: _process(world, "pid", owner) != owner)
+    seams.put_object(host, "has_forked_from", _forks_nowhere(host.has_forked_from))
     seams.put_object(futures, "threading", _FuturesThreading(seams.only_here))
     if network is not None:
         seams.put(transport, "new_client", partial(SimulatedClient, network))
         seams.put(transport, "new_ender", lambda *_, **__: SimulatedEnder(network))
+
+
+def _forks_nowhere(real: Callable[[int], bool]) -> Callable[[int], bool]:
+    """On this real thread nothing has forked: simulated processes do not."""
+    here, ident = threading.get_ident(), threading.get_ident
+    return lambda owner: ident() != here and real(owner)
 
 
 def _process(world: World, what: str, otherwise: Any) -> Any:
@@ -266,39 +256,26 @@ def _process(world: World, what: str, otherwise: Any) -> Any:
     return otherwise if task is None else getattr(task.process, what)
 
 
-def _clock(world: World) -> dict[str, Callable[..., Any]]:
-    """The clock's functions: on this real thread they read the process's clock, on all others the
-    real one.
-    """
-    here, ident, read_s = threading.get_ident(), threading.get_ident, world.clock_read
-    real_now_s, real_awake_s, real_calendar_s = clock.now_s, clock.awake_s, clock.calendar_s
-    real_sleep = clock.sleep
+def _put_clock(seams: _Seams, world: World) -> None:
+    here, ident, real_now_s = threading.get_ident(), threading.get_ident, clock.now_s
 
     def now_s() -> float:
-        return read_s() if ident() == here else real_now_s()
-
-    def awake_s() -> float:
-        return read_s() if ident() == here else real_awake_s()
+        if ident() != here:
+            return real_now_s()
+        task = world.current
+        if task is None:
+            return world.now_s
+        world.reads += 1
+        if world.reads > MOST_READS_AT_ONCE:
+            world.spin()
+        return task.process.clock_s()
 
     def calendar_s() -> float:
-        if ident() != here:
-            return real_calendar_s()
-        now_s, task = read_s(), world.current
-        return now_s if task is None else task.process.calendar_s()
+        at_s, task = now_s(), world.current
+        return at_s if task is None else task.process.calendar_s()
 
-    def now_ms() -> int:
-        return int(calendar_s() * 1000)
-
-    def sleep(seconds: float) -> None:
-        if ident() == here:
-            world.park(seconds)
-        else:
-            real_sleep(seconds)
-
-    return {
-        "now_s": now_s,
-        "awake_s": awake_s,
-        "calendar_s": calendar_s,
-        "now_ms": now_ms,
-        "sleep": sleep,
-    }
+    seams.put_object(clock, "now_s", now_s)  # asks itself which thread it is, as it is called most
+    seams.put(clock, "awake_s", now_s)
+    seams.put(clock, "calendar_s", calendar_s)
+    seams.put(clock, "now_ms", lambda: int(calendar_s() * 1000))
+    seams.put(clock, "sleep", world.park)

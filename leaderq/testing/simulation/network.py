@@ -8,74 +8,16 @@ it. A process that dies closes its connections; a host that is lost says nothing
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from leaderq.testing.simulation.ensemble import Ensemble, Hungup, ServerEnd
+from leaderq.testing.simulation.ensemble.streams import Stream
 from leaderq.testing.simulation.scheduler import Process, World
 
 _BROKEN = Hungup()
-
-
-class _Stream:
-    """One direction of a connection: messages arrive in order, each after its delay.
-
-    Each message has a timer. When any timer runs out, the oldest message under way arrives. Timers
-    that run out during a cut are counted, and set again when the cut heals.
-    """
-
-    __slots__ = ("_last_s", "_network", "_overdue", "_under_way", "_world", "is_cut", "is_over")
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._world = network.world
-        self._last_s = 0.0
-        self._under_way: deque[Callable[[], object]] = deque()
-        self._overdue = 0  # timers to be set when the cut heals
-        self.is_cut = False
-        self.is_over = False
-
-    def carry(self, arrive: Callable[[], object]) -> None:
-        if self.is_over:
-            return
-        self._under_way.append(arrive)
-        if self.is_cut:
-            self._overdue += 1
-        else:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        at_s = self._world.now_s + self._network.delay_s()
-        if at_s > self._last_s:
-            self._last_s = at_s
-        self._world.arrive(self._last_s, self._arrived)
-
-    def _arrived(self) -> None:
-        if self.is_over:
-            return
-        if self.is_cut:
-            self._overdue += 1
-        else:
-            self._under_way.popleft()()
-
-    def put_back(self, arrive: Callable[[], object]) -> None:
-        """Hold back a message that arrives at the moment of a cut: it arrives again when the cut
-        heals.
-        """
-        self._under_way.appendleft(arrive)
-        self._overdue += 1
-
-    def heal(self) -> None:
-        self.is_cut = False
-        overdue, self._overdue = self._overdue, 0
-        for _ in range(overdue):
-            self._set_timer()
-
-    def end(self) -> None:
-        self.is_over = True
-        self._under_way.clear()
 
 
 class Connection:
@@ -88,8 +30,8 @@ class Connection:
         self.server = server
         self._network = network
         self._deliver = deliver
-        self._there = _Stream(network)
-        self._back = _Stream(network)
+        self._there = Stream(network.now, network.world.after, network.delay_s)
+        self._back = Stream(network.now, network.world.after, network.delay_s)
         self._end: ServerEnd | None = None
         self._is_closed = False
         self._lost_xid: int | None = None
@@ -99,13 +41,13 @@ class Connection:
         there, back = self._network.cuts_of(self.process.host, self.server)
         for stream, is_cut in ((self._there, there), (self._back, back)):
             if is_cut:
-                stream.is_cut = True
+                stream.cut()
             elif stream.is_cut:
                 stream.heal()
 
     def hello(self, hello: Any) -> None:
         """Begin a session, or take one up."""
-        self._there.carry(partial(self._connect, hello))
+        self._there.send("hello", self._connect, hello)
 
     def _connect(self, hello: Any) -> None:
         end = self._network.ensemble.connect(self.server, hello, self._answered)
@@ -118,14 +60,10 @@ class Connection:
         if self._lost_xid is not None and getattr(message, "xid", None) == self._lost_xid:
             self.reset()
             return
-        self._back.carry(partial(self._received, message))
-
-    def _received(self, message: Any) -> None:
-        if not self._is_closed:
-            self._deliver(message)
+        self._back.send("answer", self._deliver, message)
 
     def send(self, xid: int, request: Any) -> None:
-        self._there.carry(partial(self._arrived, xid, request))
+        self._there.send("request", self._arrived, xid, request)
 
     def _arrived(self, xid: int, request: Any) -> None:
         if request.type in self._network.lost_answers.get(self.process.host, ()):
@@ -140,30 +78,34 @@ class Connection:
     def close(self) -> None:
         """Close the process's end; the server hears of it after everything that was sent."""
         self._is_closed = True
-        self._back.end()
-        self._there.carry(self._hang_up)
+        self._back.drop()
+        self._there.send("end", self._hang_up)
         self._network.forget(self)
 
     def _hang_up(self) -> None:
-        self._there.end()
+        self._there.drop()
         if self._end is not None:
             self._end.close()
 
     def reset(self) -> None:
         """Break the connection: what is under way is lost, and both ends hear of it in a moment."""
-        self._there.end()
-        self._back.end()
+        self._there.drop()
+        self._back.drop()
         self._network.forget(self)
         world = self._network.world
         world.at(self._network.delay_s(), self._hang_up)
         if not self._is_closed:
-            world.at(self._network.delay_s(), lambda: self._received(_BROKEN))
+            world.at(self._network.delay_s(), self._broken)
+
+    def _broken(self) -> None:
+        if not self._is_closed:
+            self._deliver(_BROKEN)
 
     def vanish(self) -> None:
         """Lose the host of the process: nothing is sent any more."""
         self._is_closed = True
-        self._there.end()
-        self._back.end()
+        self._there.drop()
+        self._back.drop()
         self._network.forget(self)
 
 
@@ -176,6 +118,7 @@ class Network:
         self.world = world
         self.ensemble = ensemble
         self.servers = range(len(ensemble.servers))
+        self.now: Callable[[], float] = partial(attrgetter("now_s"), world)
         self.least_s = least_s
         self.most_s = most_s
         self.connections: list[Connection] = []
@@ -185,7 +128,7 @@ class Network:
         """
         self._cuts: dict[tuple[str, int], tuple[bool, bool]] = {}
 
-    def delay_s(self) -> float:
+    def delay_s(self, _what: str = "") -> float:
         """Draw a delay: mostly near the least, now and then ten times the most."""
         drawn = self.world.network()
         if drawn > 0.995:

@@ -8,7 +8,6 @@ finalizer that comes late) nothing waits: an operation that would wait raises ``
 from __future__ import annotations
 
 import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -273,6 +272,37 @@ def condition(lock: SimulatedLock | None = None) -> SimulatedCondition | _Condit
     return SimulatedCondition() if lock is None else _ConditionOf(lock)
 
 
+class FutureCondition:
+    """The condition of one of the standard library's futures. It locks nothing: what a future does
+    while it holds its condition gives way to no other task.
+    """
+
+    __slots__ = ("_sleepers",)
+
+    def __init__(self) -> None:
+        self._sleepers: list[Task] = []
+
+    def acquire(self) -> None:
+        world = _world
+        if world is not None:
+            world.countdown -= 1
+            if world.countdown <= 0:
+                world.preempt()
+
+    def release(self, *_: object) -> None:
+        pass
+
+    __enter__, __exit__ = acquire, release
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return _waited(self._sleepers, timeout)
+
+    def notify_all(self) -> None:
+        world, sleepers = _world, self._sleepers
+        while sleepers and world is not None:
+            world.wake(sleepers.pop(0))
+
+
 class SimulatedEvent:
     """As ``threading.Event``."""
 
@@ -310,35 +340,6 @@ class SimulatedEvent:
         if timeout is not None and timeout <= 0:
             return False
         return _waited(self._waiters, timeout) or self._flag
-
-
-class SimulatedSemaphore:
-    """As ``threading.Semaphore``."""
-
-    def __init__(self, value: int = 1) -> None:
-        self._changed = _ConditionOf(SimulatedLock())
-        self._value = value
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        with self._changed:
-            wait_s = timeout if blocking else 0
-            if not self._value and (
-                wait_s == 0 or not self._changed.wait_for(lambda: self._value, wait_s)
-            ):
-                return False
-            self._value -= 1
-            return True
-
-    def release(self, n: int = 1) -> None:
-        with self._changed:
-            self._value += n
-            self._changed.notify(n)
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class SimulatedThread:
@@ -398,29 +399,6 @@ class SimulatedThread:
         finally:
             if me in self._task.ended:
                 self._task.ended.remove(me)
-
-
-class SimulatedTimer(SimulatedThread):
-    """As ``threading.Timer``."""
-
-    def __init__(
-        self,
-        interval: float,
-        function: Callable[..., object],
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(target=function, args=args or (), kwargs=kwargs, name="timer")
-        self.interval = interval
-        self.finished = SimulatedEvent()
-
-    def cancel(self) -> None:
-        self.finished.set()
-
-    def run(self) -> None:
-        if not self.finished.wait(self.interval):
-            super().run()
-        self.finished.set()
 
 
 class SimulatedLocal:
@@ -659,4 +637,3 @@ def frame_of(ident: int) -> Any:
 
 
 _SCHEDULER = SimulatedThread(name="scheduler")
-REAL_THREADING = threading

@@ -20,7 +20,6 @@ import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
@@ -31,7 +30,7 @@ from leaderq.errors import FromOutside, LeaderqError
 EPOCH_S = 1_700_000_000.0
 """The calendar time at which every life begins."""
 _MOST_STEPS_AT_ONCE = 200_000
-_MOST_READS_AT_ONCE = 20_000
+MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
 _NEVER_S = float("inf")
 _LAST_TRIES = 50
@@ -46,12 +45,11 @@ class LifeHangs(LeaderqError):
 
 
 class Timer:
-    """Something due at ``at_s``; see :meth:`World.at`."""
+    """Something due; see :meth:`World.at`."""
 
-    __slots__ = ("action", "at_s")
+    __slots__ = ("action",)
 
-    def __init__(self, at_s: float, action: Callable[[], object]) -> None:
-        self.at_s = at_s
+    def __init__(self, action: Callable[[], object]) -> None:
         self.action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
@@ -244,7 +242,8 @@ class World:
         self._hub = getcurrent()
         self._go_on = self._hub.switch
         self._steps = 0
-        self._reads = 0
+        self.reads = 0
+        """How often tasks have read a clock since time went on."""
         self.steps = 0
         """How often a task was let run."""
 
@@ -347,7 +346,8 @@ class World:
         if not task.parked or task.until_s == _NEVER_S:
             return
         process = task.process
-        left_s = task.until_s - process.clock_s()
+        clock_s = process.clock_at + (self.now_s - process.clock_at_s) * process._pace
+        left_s = task.until_s - clock_s
         if left_s <= 1e-9:
             task.parked = False
             self._ready.append(task)
@@ -386,34 +386,27 @@ class World:
         self._go_on()
         raise Killed
 
-    def clock_read(self) -> float:
-        """The time that the running task reads from its process's clock; if none runs, from the
-        world's.
-
-        A task that only reads the clock would stop all time, so after many readings it waits a
-        moment.
+    def spin(self) -> None:
+        """Let the running task, which has read the clock many times, wait a moment: a task that
+        only reads the clock would stop all time.
         """
-        task = self.current
-        if task is None:
-            return self.now_s
-        self._reads += 1
-        if self._reads > _MOST_READS_AT_ONCE and not self.over:
-            self._reads = 0
+        if not self.over:
+            self.reads = 0
             self.park(_SPIN_S)
-        process = task.process
-        return process.clock_at + (self.now_s - process.clock_at_s) * process._pace
 
     # -- time --------------------------------------------------------------------------------------
 
-    def arrive(self, at_s: float, action: Callable[[], object]) -> None:
-        """Call ``action()`` on the scheduler at ``at_s``; it cannot be cancelled."""
+    def after(self, delay_s: float, action: Callable[[], object]) -> None:
+        """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait, and
+        cannot be cancelled.
+        """
+        at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
         heappush(self._due, (at_s, next(self._order), action))
 
     def at(self, delay_s: float, action: Callable[[], object]) -> Timer:
-        """Call ``action()`` on the scheduler, ``delay_s`` seconds from now; it must not wait."""
-        at_s = self.now_s + delay_s if delay_s > 0 else self.now_s
-        timer = Timer(at_s, action)
-        self.arrive(at_s, timer.fire)
+        """As :meth:`after`; what is returned can be cancelled."""
+        timer = Timer(action)
+        self.after(delay_s, timer.fire)
         return timer
 
     def run(self, until_s: float, *, unless: Callable[[], bool] | None = None) -> bool:
@@ -437,7 +430,7 @@ class World:
             if at_s > self.now_s:
                 self.now_s = at_s
                 self.steps += self._steps
-                self._steps = self._reads = 0
+                self._steps = self.reads = 0
             if not isinstance(what, Task):
                 what()
             elif what.due_s == at_s:  # else it has waited for less since, and was looked at
@@ -507,12 +500,3 @@ class World:
 
 _undead: list[greenlet] = []
 """Tasks that outlive their life, kept so that nothing is ever thrown into them again."""
-
-
-@contextmanager
-def buried(world: World) -> Iterator[World]:
-    """End ``world`` when the block is left, also by an error."""
-    try:
-        yield world
-    finally:
-        world.bury()

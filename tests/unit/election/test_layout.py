@@ -16,6 +16,7 @@ from leaderq.election.layout import (
     TermRecord,
     Wishes,
     WishesDecoder,
+    asked_with,
     closed,
     decode,
     encode,
@@ -65,15 +66,16 @@ def test_the_place_names_the_one_in_front():
     assert in_line(["lock-0000000001", "readme"]) == []  # they are foreign
     names = [named(B, "0000000004"), named(A, "0000000002")]
     place = position_of(B, names)
-    assert (place.name, place.ahead, place.surplus) == (names[0], names[1], ())
-    assert position_of(A, names).ahead is None
+    assert (place.name, place.ahead, place.surplus, place.rank) == (names[0], names[1], (), 1)
+    first = position_of(A, names)
+    assert (first.ahead, first.rank) == (None, 0)
     assert position_of(A, names[:1]) is None  # it does not stand
 
 
 def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
     names = [named(A, "0000000005"), named(A, "0000000003"), named(B, "0000000004")]
     place = position_of(A, names)
-    assert (place.name, place.ahead, place.surplus) == (names[1], None, (names[0],))
+    assert (place.name, place.ahead, place.surplus, place.rank) == (names[1], None, (names[0],), 0)
 
 
 @pytest.mark.parametrize(
@@ -289,3 +291,56 @@ def test_a_cool_off_is_shown_from_half_a_second_on(cool_off_s, stands_again):
     assert closed(TermRecord(), ended=1.0, reason="r").error is None
     spaced = EndDetails(" a\n  b ")
     assert closed(TermRecord(), ended=1.0, reason="r", details=spaced).error == "a b"
+
+
+TEXTS = ("candidate", "id", "host", "stage", "reason", "error")
+LABELS = ("version", "leaderq", "career_class")
+NUMBERS = ("began", "ended", "stands_again", "pid")
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        *((name, "x" * 300, (5, ["x"], True)) for name in TEXTS),
+        *((name, "x" * 200, (5, "x" * 201)) for name in LABELS),
+        *((name, 1e12 - 0.5, (1e12, -1e12, "5", True)) for name in NUMBERS),
+    ],
+)
+def test_what_is_for_people_and_is_not_of_its_kind_spoils_no_record(name, good, bad):
+    for value in (good, None):
+        assert (
+            getattr(decode(TermRecord, json.dumps({name: value}).encode(), path="/t"), name)
+            == value
+        )
+    for value in bad:
+        found = decode(TermRecord, json.dumps({"number": 3, name: value}).encode(), path="/t")
+        assert found == TermRecord(3), value
+    assert decode(TermRecord, b'{"%s":NaN}' % name.encode(), path="/t") == TermRecord()
+
+
+def test_who_asked_is_kept_as_far_as_it_can_be_read():
+    for said, kept in (([{"by": "x"}, 5], ({"by": "x"},)), (5, ())):
+        data = json.dumps({"floor": 2, "asked": said}).encode()
+        assert decode(Wishes, data, path="/w") == Wishes(floor=2, asked=kept)
+    assert b"asked" not in encode(Wishes(paused=True))
+    assert asked_with(({"by": "x"},), {"by": "y\n z", "at": 5}) == (
+        {"by": "y z", "at": 5},
+        {"by": "x"},
+    )
+
+
+def test_records_with_fields_of_newer_versions_can_stand_in_sets():
+    assert len({TermRecord(other={"x": 1}), TermRecord(other={"x": 1})}) == 1
+    assert len({Wishes(other={"x": 1}, asked=({},)), Wishes(other={"x": 1}, asked=({},))}) == 1
+
+
+def test_a_term_that_is_past_has_no_class_and_an_empty_error_is_none():
+    (past,) = past_with(TermRecord(number=3, candidate="a", career_class="x:Y", version="1"))
+    assert past == {"number": 3, "candidate": "a", "version": "1"}
+    assert closed(TermRecord(), ended=1.0, reason="r", details=EndDetails(error="")).error is None
+
+
+def test_what_users_find_below_a_career():
+    layout = Layout("/r", "c")
+    found = [layout.burials, layout.schedules, layout.once]
+    assert found == ["/r/c/burials", "/r/c/schedules", "/r/c/once"]

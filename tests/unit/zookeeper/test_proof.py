@@ -31,7 +31,7 @@ def test_shares_of_the_time_out(tick_s, known_s, late_s):
     assert shares.late_s == pytest.approx(late_s)
     given = (shares.trusted_s, shares.gone_s, shares.grace_s, shares.handover_s, shares.beat_s)
     assert given == pytest.approx((19.0, 22.0, 1.0, 4.0, T / 7))
-    assert (shares.answer_s, shares.silent_s) == (8.0, 16.0)
+    assert (shares.answer_s, shares.silent_s, shares.strict_s) == (8.0, 16.0, 12.0)
 
 
 def test_a_proof_counts_from_when_its_first_request_was_sent():
@@ -81,6 +81,15 @@ def test_of_samples_within_a_24th_the_first_and_the_last_are_kept_for_one_time_o
     echoes.sent(20.0)
     echoes.read(10.0 + T, outstanding=0)
     assert [sent for sent, _ in echoes._heard] == [10.99, 11.0, 20.0]
+
+
+def test_of_samples_only_those_older_than_the_time_out_are_dropped():
+    echoes = Echoes(0.0, 6.0)
+    for sent_s in (3.0, 6.2):
+        echoes.sent(sent_s)
+        echoes.read(sent_s + 0.1, 0)
+    assert echoes.newest_s(3.5) == 3.0
+    assert echoes.newest_s(3.0) == NEVER  # the connection itself is too old by now
 
 
 def test_samples_are_few_and_lie_close_enough():

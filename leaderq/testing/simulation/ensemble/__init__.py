@@ -1,6 +1,5 @@
 """A simulated ZooKeeper ensemble: see :class:`Ensemble`."""
 
-from leaderq.testing.simulation.ensemble.connections import ServerEnd
 from leaderq.testing.simulation.ensemble.ensemble import Ensemble
 from leaderq.testing.simulation.ensemble.messages import (
     Connected,
@@ -10,6 +9,7 @@ from leaderq.testing.simulation.ensemble.messages import (
     ServerAnswer,
     ServerEvent,
 )
+from leaderq.testing.simulation.ensemble.server import ServerEnd
 
 __all__ = [
     "Connected",

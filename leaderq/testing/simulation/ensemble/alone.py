@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from leaderq.testing.simulation.ensemble.connections import PendingRequest, ServerEnd
 from leaderq.testing.simulation.ensemble.messages import RequestType
 from leaderq.testing.simulation.ensemble.proposals import NewestState
 from leaderq.testing.simulation.ensemble.proposer import Proposer
+from leaderq.testing.simulation.ensemble.server import PendingRequest, ServerEnd, SimulatedServer
 from leaderq.testing.simulation.ensemble.sessions import SessionTracker
-
-if TYPE_CHECKING:
-    from leaderq.testing.simulation.ensemble.server import SimulatedServer
 
 
 class Alone:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from leaderq.testing.simulation.ensemble.alone import Alone
-from leaderq.testing.simulation.ensemble.connections import Deliver, ServerEnd
 from leaderq.testing.simulation.ensemble.leading import Leader
 from leaderq.testing.simulation.ensemble.messages import Hello
 from leaderq.testing.simulation.ensemble.quorum import Quorum
-from leaderq.testing.simulation.ensemble.server import SimulatedServer
+from leaderq.testing.simulation.ensemble.server import Deliver, ServerEnd, SimulatedServer
 from leaderq.testing.simulation.ensemble.settings import EnsembleSettings
 from leaderq.zookeeper.wire import MAX_REQUEST_BYTES
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderq.testing.simulation.ensemble.following import Follower
-from leaderq.testing.simulation.ensemble.leading import Leader
+from leaderq.testing.simulation.ensemble.leading import Follower, Leader
 from leaderq.testing.simulation.ensemble.server import SimulatedServer
 from leaderq.testing.simulation.ensemble.streams import PeerLink
 

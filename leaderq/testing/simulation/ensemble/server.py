@@ -1,4 +1,5 @@
-"""One simulated ZooKeeper server, and how it serves its clients.
+"""One simulated ZooKeeper server, its ends of the connections to its clients, and how it serves
+them.
 
 Answers to one client go out in the order of its requests, so a request after a write waits for the
 write's commit. Reads are answered from this server's own tree, which may be older than the
@@ -12,14 +13,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kazoo.security import ACL, Id
+
 from leaderq.testing.simulation.ensemble import bodies
-from leaderq.testing.simulation.ensemble.connections import Deliver, PendingRequest, ServerEnd
 from leaderq.testing.simulation.ensemble.messages import (
     OK,
     Code,
+    Connected,
     Hello,
+    Hungup,
+    Refused,
     RequestError,
     RequestType,
+    ServerAnswer,
+    ServerEvent,
 )
 from leaderq.testing.simulation.ensemble.proposals import Proposal
 from leaderq.testing.simulation.ensemble.proposer import OPEN_SESSION
@@ -42,8 +49,115 @@ _WRITES = frozenset(
     (RequestType.CREATE, RequestType.DELETE, RequestType.SET_DATA, RequestType.MULTI,
      RequestType.CLOSE, RequestType.SET_ACL)
 )  # fmt: skip
+_SIZED = frozenset(
+    (RequestType.CREATE, RequestType.SET_DATA, RequestType.MULTI, RequestType.MULTI_READ)
+)
 _SMALL = 4096
 """The path and the rest of a request besides its data are never larger."""
+
+
+Deliver = Callable[[object], None]
+
+
+class PendingRequest:
+    """A request that waits for its commit, or for an earlier request that does."""
+
+    __slots__ = ("end", "is_write", "kind", "request", "xid")
+
+    def __init__(self, end: ServerEnd, xid: int, kind: int, request: Any, is_write: bool) -> None:
+        self.end = end
+        self.xid = xid
+        self.kind = kind
+        self.request = request
+        self.is_write = is_write
+
+
+class ServerEnd:
+    """The server's end of a connection. A client calls :meth:`send` and :meth:`close`, which never
+    block and never raise.
+
+    ``deliver`` is called with each message of the server, in order, at the moment at which the
+    server sends it: from within ``send``, ``close``, the methods of the ensemble, or a timer. It
+    may call these methods again.
+    """
+
+    __slots__ = (
+        "_deliver", "early", "identities", "is_established", "is_open", "queue", "server",
+        "session_id", "timeout_ms",
+    )  # fmt: skip
+
+    def __init__(self, server: SimulatedServer, deliver: Deliver, timeout_ms: int) -> None:
+        self.server = server
+        self._deliver = deliver
+        self.timeout_ms = timeout_ms
+        self.session_id = 0
+        self.identities: tuple[Id, ...] = ()
+        self.is_open = True
+        self.is_established = False
+        self.early: list[tuple[int, Any]] = []
+        """Requests that came before the session was there."""
+        self.queue: deque[PendingRequest] = deque()
+
+    # -- what the client does ----------------------------------------------------------------------
+
+    def send(self, xid: int, request: Any) -> None:
+        """Send a request, which arrives at the server; ignored if the connection is closed."""
+        self.server.enter(self.server.receive, self, xid, request)
+
+    def close(self) -> None:
+        """Close the client's end. It hears nothing more; its watches end, and its session does
+        not.
+        """
+        self._deliver = _ignore
+        self.server.enter(self.server.lose, self)
+
+    # -- what the server does ----------------------------------------------------------------------
+
+    def establish(self) -> None:
+        """The session is there."""
+        if not self.is_open:
+            return
+        self.is_established = True
+        granted = Connected(self.session_id, password_of(self.session_id), self.timeout_ms / 1000)
+        self._deliver(granted)
+        early, self.early = self.early, []
+        for xid, request in early:
+            self.server.receive(self, xid, request)
+
+    def refuse(self) -> None:
+        """There is no such session."""
+        if self.is_open:
+            self._deliver(Refused())
+            self.hang_up()
+
+    def answer(self, xid: int, code: int, value: Any) -> None:
+        """Answer one request."""
+        if self.is_open:
+            self._deliver(ServerAnswer(xid, self.server.last_zxid, code, value))
+
+    def tell(self, kind: int, path: str, acl: tuple[ACL, ...]) -> None:
+        """Send an event, unless the client may not read the znode."""
+        is_hidden = acl is not OPEN and self.server.hides_events
+        if is_hidden and not is_allowed(acl, READ, self.identities):
+            return
+        if self.is_open:
+            self._deliver(ServerEvent(kind, path))
+
+    def hang_up(self) -> None:
+        """Close the connection from the server's side."""
+        if self.is_open:
+            self.server.forget(self)
+            self._deliver(Hungup())
+
+    def finish(self, pending: PendingRequest, code: int, value: Any) -> None:
+        """Answer the request at the head of the queue."""
+        if code == Code.SESSION_MOVED:
+            self.hang_up()
+        elif pending.kind == RequestType.CLOSE:
+            self.answer(pending.xid, OK, None)
+            self.hang_up()
+        else:
+            self.answer(pending.xid, code, value)
 
 
 class ServerRole(Protocol):
@@ -195,7 +309,7 @@ class SimulatedServer:
             end.early.append((xid, request))
             return
         kind: int = request.type
-        if self._is_too_large(kind, request):
+        if kind in _SIZED and self._is_too_large(kind, request):
             end.hang_up()
             return
         role = self.role
@@ -216,10 +330,9 @@ class SimulatedServer:
     def _is_too_large(self, kind: int, request: Any) -> bool:
         limit = self.settings.max_request_bytes
         if kind in (RequestType.CREATE, RequestType.SET_DATA):
-            if len(request.data or b"") + _SMALL < limit:
+            is_small = len(request.data or b"") + _SMALL < limit
+            if is_small:
                 return False
-        elif kind not in (RequestType.MULTI, RequestType.MULTI_READ):
-            return False
         return len(request.serialize()) + HEADER_BYTES > limit
 
     def _authenticate(self, end: ServerEnd, xid: int, request: Any) -> None:
@@ -393,4 +506,8 @@ _READS: dict[int, Callable[[SimulatedServer, ServerEnd, Any], Any]] = {
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignore(_: object) -> None:
     pass

@@ -62,7 +62,7 @@ class SessionTracker:
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = TrackedSession(session_id, timeout_ms)
-        self._touch(session, timeout_ms)
+        self.touch(session_id, timeout_ms)
         return session
 
     def touch(self, session_id: int, timeout_ms: int) -> bool:
@@ -70,14 +70,11 @@ class SessionTracker:
         session = self._sessions.get(session_id)
         if session is None or session.is_closing:
             return False
-        self._touch(session, timeout_ms)
-        return True
-
-    def _touch(self, session: TrackedSession, timeout_ms: int) -> None:
         tick_ms = self._tick_ms
         session.expires_ms = (int(self._now() * 1000) + timeout_ms) // tick_ms * tick_ms + tick_ms
         if self._timer is None or session.expires_ms < self._next_ms:
             self._look_at(session.expires_ms)
+        return True
 
     def check(self, session_id: int, owner: object) -> None:
         """Check that ``owner`` may serve the session. If no server owns it, ``owner`` does from now

@@ -34,7 +34,7 @@ def lived(world: World, code: Callable[[], object], seconds: float = 60.0) -> No
 
 # -- the same contract, for the standard library's and for the simulated ones ----------------------
 
-NAMES = ("Lock", "RLock", "Condition", "Event", "Semaphore", "Thread")
+NAMES = ("Lock", "RLock", "Condition", "Event", "Thread")
 REAL = SimpleNamespace(
     Queue=queue.Queue, local=threading.local, **{name: getattr(threading, name) for name in NAMES}
 )
