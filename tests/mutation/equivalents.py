@@ -72,7 +72,6 @@ EQUIVALENT: dict[str, str] = {
     "queues.consuming.pending:595b4acc": QUICK_WAY,
     "queues.consuming.pending:eebc8a7a": QUICK_WAY,
     "queues.consuming.pending:7abe2a44": "of two equal names one is in hand when the other comes",
-    "zookeeper.writing.groups:147cbb1a": LAST,
     "zookeeper.writing.groups:43bfc6fa": "what is alone is the first and the last one",
     "threads.capacity:442f82c8": "whoever waits for no time goes away empty-handed too",
     "kafka.consuming.read_ahead:237813fb": "room for none is 0 by the sum too",
