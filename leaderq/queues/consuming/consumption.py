@@ -33,7 +33,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.observability import tracing
-from leaderq.queues.consumers import ErrorMode, QueueOptions
+from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import items
 from leaderq.queues.consuming.engine import START_S, Engine
 from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
@@ -449,9 +449,6 @@ class Consumption(Generic[T]):
             return True
         self._give_back_taken()
         return self.engine.close(timeout_s, self._work.stop if self._work else lambda _: True)
-
-    def set_error_mode(self, mode: ErrorMode) -> None:
-        self.engine.options = replace(self.engine.options, error_mode=mode)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""

@@ -247,8 +247,9 @@ class Engine:
         self.ready.recheck()
 
     def _on_state(self, state: SessionState) -> None:
-        self._inbox.append(partial(self._tell_state, state))
-        self._service.wake()
+        if state is not SessionState.CONNECTED:
+            self._inbox.append(self._listing.invalidate)
+        self.notify()
 
     def _run(self, service: Service) -> None:
         while not self.is_closing.is_set():
@@ -323,11 +324,6 @@ class Engine:
                 self._settled(news)
             else:
                 news()
-
-    def _tell_state(self, state: SessionState) -> None:
-        self.ready.recheck()
-        if state is not SessionState.CONNECTED:
-            self._listing.invalidate()
 
     def _settled(self, settlement: ItemSettlement) -> None:
         name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths

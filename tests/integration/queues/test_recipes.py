@@ -39,9 +39,9 @@ def test_the_error_mode_says_whether_a_failed_item_comes_again(
         if seen.values.count(b"bad") == 1 and value == b"bad":
             raise ValueError("once")
 
-    queue = DistributedQueue(session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK)
-    queue.set_error_mode(mode)
-    with queue:
+    with DistributedQueue(
+        session, PATH, consumer=consume, lock_path=LOCKS, retry=QUICK, error_mode=mode
+    ) as queue:
         queue.put(b"bad")
         queue.put(b"good")
         eventually(lambda: b"good" in seen.values and not session.children(PATH))
