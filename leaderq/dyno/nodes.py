@@ -1,5 +1,5 @@
-"""How all parts of one queue reach its znodes, what became of each transition that a writer sent,
-and which useless znodes are left over.
+"""How all parts of one queue reach its znodes, and what became of each transition that a writer
+sent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
-    ShardPaths,
-    kept_until_ms,
     parsed_name,
-    parsed_rest,
 )
-from leaderq.dyno.shard_view import ShardView, read_claims
+from leaderq.dyno.shard_view import ShardView
 from leaderq.dyno.shards import LEASE_S, QueueSettings
-from leaderq.dyno.transitions import absence, without_missing
+from leaderq.dyno.transitions import without_missing
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.serializers import QueueSerializer
 from leaderq.errors import (
@@ -37,7 +34,7 @@ from leaderq.errors import (
 )
 from leaderq.observability.figures import QueueFigures
 from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Check, Delete, Session
+from leaderq.zookeeper import Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
@@ -66,9 +63,10 @@ class QueueNodes(ReadAfterNews):
     given_lease_s: float | None
     given_ageing_s: float | None
     changed: Callable[[], object] = lambda: None
-    """Called on the thread of watches when the settings or the shards have changed."""
-    serve: Callable[[Sequence[str]], object] = lambda _: None
-    """Called with all shards that are there, and to be, when that may have changed."""
+    """Called on the thread of watches when the settings, the shards or what is in them have
+    changed."""
+    views: dict[str, ShardView] = field(default_factory=dict)
+    """Of the shards that are there, in their order; replaced when others are."""
     held: Callable[[], int] = lambda: 0
     """How many messages this process has in hand."""
     figures: QueueFigures = field(init=False)
@@ -167,7 +165,20 @@ class QueueNodes(ReadAfterNews):
         if found != known:
             self._settings = found
             self._compare(found)
-        self.serve(self.shards())
+        former, self.views = self.views, {shard: self.view(shard) for shard in self.shards()}
+        for shard, view in former.items():
+            if shard not in self.views:
+                view.close()
+            else:
+                view.age_by(self.ageing_s)
+
+    def view(self, shard: str) -> ShardView:
+        """Return this process's view of a shard, which is made if there is none."""
+        if (known := self.views.get(shard)) is None:
+            paths = self.paths.shard(shard)
+            known = ShardView(self.session, paths, self._notify, self.ageing_s, self.now_ms)
+            self.views = {**self.views, shard: known}
+        return known
 
     def _compare(self, found: QueueSettings) -> None:
         for name, mine, queues in (
@@ -288,56 +299,6 @@ def within(error: LeaderqError, path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
-    """A useless znode, ``why`` it is useless, and the operations that delete it if it still is."""
-
-    path: str
-    why: str
-    operations: Operations
-
-
-def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Leftover]:
-    """Yield claims and markers without a message, markers that do not belong to their claims, and
-    ids without a message. Each is checked again, because znodes in use change meanwhile.
-    """
-    session, paths = nodes.session, nodes.paths
-    for shard in nodes.shards():
-        yield from _in_shard(session, paths.shard(shard))
-    for part in children_of(session, paths.ids):
-        path = f"{paths.ids}/{part}"
-        try:
-            data, stat = session.get(path)
-        except NoNode:
-            continue
-        if kept_until_ms(data) is None and place(unquote(part)) is None:
-            yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
-
-
-def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
-    claims, markers = children_of(session, paths.claims), children_of(session, paths.rests)
-    messages = set(children_of(session, paths.messages))  # last: it includes news of the others
-    for marker in markers:
-        rest = parsed_rest(marker)
-        if rest is None:
-            continue
-        path, claim_path = paths.rest(marker), paths.claim(rest.name)
-        if rest.name not in claims:
-            gone = (*absence(claim_path), Delete(path))
-        else:
-            read = read_claims(session, paths, [rest.name])
-            if not read or read[0].resting == marker:
-                continue
-            gone = (Check(claim_path, read[0].version), Delete(path))
-        if session.exists(path) is not None:
-            yield Leftover(path, "a marker that is not of its claim", gone)
-    for name in claims:
-        if name not in messages and parsed_name(name) is not None:
-            for claim in read_claims(session, paths, [name]):
-                gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
-                yield Leftover(paths.claim(name), "a claim without a message", gone)
-
-
-@dataclass(frozen=True, slots=True)
 class ShardFigures:
     """How many messages of a shard are in which state. ``due``: may be delivered now; ``delayed``:
     due later; ``leased``: in flight; ``oldest_due_s``: how long the oldest due message has been
@@ -366,13 +327,11 @@ def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
     return out
 
 
-def shard_figures(
-    nodes: QueueNodes, view_of: Callable[[str], ShardView]
-) -> dict[str, ShardFigures]:
+def shard_figures(nodes: QueueNodes) -> dict[str, ShardFigures]:
     """Return the figures of each shard, as this consumer sees them."""
     out = {}
     for shard, sizes in shard_sizes(nodes).items():
-        view, now_ms = view_of(shard), nodes.now_ms()
+        view, now_ms = nodes.view(shard), nodes.now_ms()
         view.refresh()
         with view.lock:
             times_ms = view.index.due_times_ms(now_ms)
