@@ -92,13 +92,10 @@ class QueueListing:
         self._on_locks, self._on_next = _weakly(self._locks_changed), _weakly(self._next_came)
 
     @property
-    def is_stale(self) -> bool:
-        """Whether only a new listing can tell that the queue is empty."""
-        return clock.now_s() >= self._stale_s
-
-    @property
     def stale_in_s(self) -> float:
-        """In how many seconds the listing will be stale; infinite if nothing has changed."""
+        """In how many seconds only a new listing can tell that the queue is empty: 0 or less if it
+        is so now, infinite if nothing has changed.
+        """
         return self._stale_s - clock.now_s()
 
     @property
