@@ -85,7 +85,6 @@ class DynoConsumer:
         self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self.serializer = nodes.serializer
-        self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
         self._changes = 0
@@ -618,26 +617,21 @@ class DynoConsumer:
         counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
         return DeadMessage(name, shard, reason, state.error, *counts, data)
 
-    def look_at_leases(self) -> int:
-        """Find the leases that are over, in all shards; returns their number."""
-        with self._looking:
-            self._nodes.open()
-            try:
-                former = set(self._members.names)
-                self._members.refresh()
-                gone = former.difference(self._members.names)
-                self._has_lost_member = self._has_lost_member or bool(gone)
-                has_lost = self._has_lost_member
-                listed = partial(self._session.children, self._paths.members)
-                over = [
-                    view.look_at_claims(listed, has_lost_member=has_lost)
-                    for view in self._nodes.views.values()
-                ]
-            except BaseException:
-                self._members.is_stale = True
-                raise
-            self._has_lost_member = False
-            return sum(over)
+    def _look_at_leases(self) -> None:
+        """Find the leases that are over, in all shards."""
+        self._nodes.open()
+        try:
+            former = set(self._members.names)
+            self._members.refresh()
+            if not former.issubset(self._members.names):
+                self._has_lost_member = True
+            listed = partial(self._session.children, self._paths.members)
+            for view in self._nodes.views.values():
+                view.look_at_claims(listed, has_lost_member=self._has_lost_member)
+        except BaseException:
+            self._members.is_stale = True
+            raise
+        self._has_lost_member = False
 
     def _mind(self) -> float:
         next_s = LOOK_S
@@ -646,7 +640,7 @@ class DynoConsumer:
             is_time = clock.now_s() >= self._next_look_s  # not each time that a handler begins
             member = self._membership
             if is_time and member is not None and member.session_id == self._session.id:
-                self.look_at_leases()
+                self._look_at_leases()
                 now_s = clock.now_s()
                 looks_s = (view.next_look_s() for view in self._nodes.views.values())
                 soonest_s = min(looks_s, default=now_s + LOOK_S)
