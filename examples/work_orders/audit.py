@@ -33,6 +33,7 @@ def audit(session: Session, count: int) -> list[str]:
             for sizes in queue.shard_sizes().values()
             if any(sizes.values())
         ]
+        problems += [f"left over: {left.path}" for left in queue.find_stale()]
     return problems
 
 

@@ -1,15 +1,15 @@
 """Messages that are acknowledged, delayed, prioritised and sharded. See :class:`DynoQueue`."""
 
 from leaderq.dyno.async_queue import AsyncDelivery, AsyncDynoQueue
-from leaderq.dyno.bodies import BodyStore, MissingBody
+from leaderq.dyno.bodies import BodyStore, FileBodies, MissingBody
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Duplicate
 from leaderq.dyno.message import DynoMessage as Message
 from leaderq.dyno.message import Unique
-from leaderq.dyno.nodes import ShardFigures
+from leaderq.dyno.nodes import Leftover, ShardFigures
 from leaderq.dyno.queue import DynoQueue
-from leaderq.dyno.shards import QueueSettings
+from leaderq.dyno.shards import QueueSettings, ShardingStrategy, by_id, by_key, round_robin
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.dyno.worker import Kill, Postpone, Worker
 
@@ -22,14 +22,20 @@ __all__ = [
     "Duplicate",
     "DynoDeadLetters",
     "DynoQueue",
+    "FileBodies",
     "Kill",
+    "Leftover",
     "Message",
     "MissingBody",
     "Postpone",
     "QueueSettings",
     "Receipt",
     "ShardFigures",
+    "ShardingStrategy",
     "StaleLease",
     "Unique",
     "Worker",
+    "by_id",
+    "by_key",
+    "round_robin",
 ]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from leaderq.base import chance, clock
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
+_PART_S = 24 * 3600.0
+_REFERENCE = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
 
 
 class MissingBody(LeaderqError):
@@ -32,6 +39,59 @@ class BodyStore(Protocol):
 
     def ages(self) -> Iterable[tuple[str, float]]:
         """Return all references, each with the seconds since its body was put."""
+
+
+class FileBodies:
+    """Bodies as files below ``folder``, which all hosts share.
+
+    *Guarantees:* a body that :meth:`put` has stored is on the disk, whole; nothing outside the
+    folder is read or deleted, whatever a reference says.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def put(self, body: bytes) -> str:
+        reference = chance.uuid4().hex
+        path = self._path(reference)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        with partial.open("xb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+        for folder in (path.parent, self._folder):  # or a power cut could take the name
+            handle = os.open(folder, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+        return reference
+
+    def get(self, reference: str) -> bytes:
+        try:
+            return self._path(reference).read_bytes()
+        except FileNotFoundError as exc:
+            raise MissingBody(f"body {reference} is not in {self._folder}") from exc
+
+    def delete(self, reference: str) -> None:
+        self._path(reference).unlink(missing_ok=True)
+
+    def ages(self) -> Iterator[tuple[str, float]]:
+        """Yield all references, each with the seconds since its body was put. Files that were begun
+        and never finished are deleted after a day.
+        """
+        for path in self._folder.glob("??/*"):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                age_s = clock.calendar_s() - path.stat().st_mtime
+                if path.suffix != ".part":
+                    yield path.name, age_s
+                elif age_s > _PART_S:
+                    path.unlink()
+
+    def _path(self, reference: str) -> Path:
+        if _REFERENCE(reference) is None:
+            raise MissingBody(f"{reference!r} is not a reference of FileBodies")
+        return self._folder / reference[:2] / reference
 
 
 class Bodies:

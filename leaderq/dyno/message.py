@@ -64,7 +64,7 @@ class DynoMessage:
 
     ``id``: ``""`` lets the queue choose one (``<shard>/<number>``), which costs nothing; an id of
     your own is unique in the queue. ``timeout_s``: seconds until the first delivery is due.
-    ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue.
+    ``priority``: 0 (first) to 99. ``shard``: ``None`` leaves the choice to the queue's strategy.
     ``headers``: text that travels beside the payload. ``group``: messages of one group are
     delivered one at a time, in the order in which they were pushed. ``unique``, ``unique_s``: how
     long an id of yours stays reserved; see :class:`Unique`. ``expires_s``: seconds after which the
@@ -183,7 +183,7 @@ class DeliveryState(NamedTuple):
     failed. Each delivery writes both, and so does a consumer that takes a message over. ``member``:
     the consumer that has the message; ``""`` while it rests. ``until_ms``: the end of the rest, or
     of the lease (by its consumer's calendar, for display only). ``lease_ms``: how long the lease
-    lasts. ``error``: that of the last failure. ``first_ms``: when
+    lasts; 0 if an older version wrote this. ``error``: that of the last failure. ``first_ms``: when
     the message was first delivered.
     """
 

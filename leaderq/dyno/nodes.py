@@ -1,5 +1,5 @@
-"""How all parts of one queue reach its znodes, and what became of each transition that a writer
-sent.
+"""How all parts of one queue reach its znodes, what became of each transition that a writer sent,
+and which useless znodes are left over.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
+    ShardPaths,
+    kept_until_ms,
     parsed_name,
+    parsed_rest,
 )
-from leaderq.dyno.shard_view import ShardView
+from leaderq.dyno.shard_view import ShardView, read_claims
 from leaderq.dyno.shards import LEASE_S, QueueSettings
-from leaderq.dyno.transitions import without_missing
+from leaderq.dyno.transitions import absence, without_missing
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.serializers import QueueSerializer
 from leaderq.errors import (
@@ -34,7 +37,7 @@ from leaderq.errors import (
 )
 from leaderq.observability.figures import QueueFigures
 from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Session
+from leaderq.zookeeper import Check, Delete, Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
@@ -296,6 +299,56 @@ def apply_together(
 def within(error: LeaderqError, path: str) -> bool:
     """Whether the error is about a znode below ``path``, and not about one of the user's own."""
     return isinstance(error, ZooKeeperError) and (error.path or "").startswith(f"{path}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A useless znode, ``why`` it is useless, and the operations that delete it if it still is."""
+
+    path: str
+    why: str
+    operations: Operations
+
+
+def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Leftover]:
+    """Yield claims and markers without a message, markers that do not belong to their claims, and
+    ids without a message. Each is checked again, because znodes in use change meanwhile.
+    """
+    session, paths = nodes.session, nodes.paths
+    for shard in nodes.shards():
+        yield from _in_shard(session, paths.shard(shard))
+    for part in children_of(session, paths.ids):
+        path = f"{paths.ids}/{part}"
+        try:
+            data, stat = session.get(path)
+        except NoNode:
+            continue
+        if kept_until_ms(data) is None and place(unquote(part)) is None:
+            yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
+
+
+def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
+    claims, markers = children_of(session, paths.claims), children_of(session, paths.rests)
+    messages = set(children_of(session, paths.messages))  # last: it includes news of the others
+    for marker in markers:
+        rest = parsed_rest(marker)
+        if rest is None:
+            continue
+        path, claim_path = paths.rest(marker), paths.claim(rest.name)
+        if rest.name not in claims:
+            gone = (*absence(claim_path), Delete(path))
+        else:
+            read = read_claims(session, paths, [rest.name])
+            if not read or read[0].resting == marker:
+                continue
+            gone = (Check(claim_path, read[0].version), Delete(path))
+        if session.exists(path) is not None:
+            yield Leftover(path, "a marker that is not of its claim", gone)
+    for name in claims:
+        if name not in messages and parsed_name(name) is not None:
+            for claim in read_claims(session, paths, [name]):
+                gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
+                yield Leftover(paths.claim(name), "a claim without a message", gone)
 
 
 @dataclass(frozen=True, slots=True)

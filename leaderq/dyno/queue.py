@@ -5,13 +5,12 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from leaderq.base import chance, clock
+from leaderq.base import clock
 from leaderq.base.arguments import (
     MAX_S,
     Seconds,
@@ -38,15 +37,19 @@ from leaderq.dyno.layout import (
 )
 from leaderq.dyno.message import DeliveryState, DynoMessage, Frame, frame_of
 from leaderq.dyno.nodes import (
+    Leftover,
     QueueNodes,
     ShardFigures,
     apply_all,
+    leftovers,
     shard_figures,
     shard_sizes,
 )
 from leaderq.dyno.shard_view import ClaimRead, read_claims
 from leaderq.dyno.shards import (
     QueueSettings,
+    ShardingStrategy,
+    round_robin,
     shard_of,
 )
 from leaderq.engine.serializers import BYTES, QueueSerializer
@@ -93,11 +96,11 @@ class DynoQueue:
     none uses the stored ones, and :meth:`configure` changes them for all. ``shards``: names; those
     that are missing are added. Every consumer serves every shard, as soon as the shard exists.
     ``lease_s``: how long a delivery belongs to its consumer, unless it is extended (60 s).
-    ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``retry``: what becomes of messages
-    that fail; the death of a consumer, or its hanging past the lease, counts as a failure of its
-    message. ``serializer``: what :meth:`message` and :attr:`Delivery.value` use: ``BYTES``,
-    ``TEXT``, ``JSON`` or another. ``body_store``: where payloads of more than ``body_bytes`` go;
-    see :class:`BodyStore`.
+    ``ageing_s``: see :class:`~leaderq.dyno.index.ShardIndex`. ``strategy``: where a message goes.
+    ``retry``: what becomes of messages that fail; the death of a consumer, or its hanging past the
+    lease, counts as a failure of its message. ``serializer``: what :meth:`message` and
+    :attr:`Delivery.value` use: ``BYTES``, ``TEXT``, ``JSON`` or another. ``body_store``: where
+    payloads of more than ``body_bytes`` go; see :class:`BodyStore`.
 
     *Guarantees:* a message that was pushed is delivered until it is acknowledged, killed, removed,
     or has failed as often as ``retry`` says; it is in exactly one place at any time, whoever dies.
@@ -114,6 +117,7 @@ class DynoQueue:
         root: str,
         *,
         shards: Sequence[str] | None = None,
+        strategy: ShardingStrategy | None = None,
         lease_s: Seconds | None = None,
         retry: Retry | None = None,
         serializer: QueueSerializer[Any] = BYTES,
@@ -131,8 +135,7 @@ class DynoQueue:
         self._session, self._paths = as_session(client), DynoPaths(root)
         self._now_ms = clock.now_ms if now_ms is None else now_ms
         self._bodies = Bodies(body_store, body_bytes)
-        # At random, because many processes push only a few messages.
-        self._turns = itertools.count(chance.randrange(2**31))
+        self._strategy = strategy or round_robin()
         self._nodes = QueueNodes(
             self._session,
             self._paths,
@@ -249,7 +252,7 @@ class DynoQueue:
             try:
                 prepared.append(self._prepared(one) if room else self._full())
                 room -= isinstance(prepared[-1], _Push)
-            except Exception as exc:  # noqa: BLE001 - of the store's
+            except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, _Push)]
         groups: list[Operations] = []
@@ -329,7 +332,7 @@ class DynoQueue:
 
     def _prepared(self, one: DynoMessage) -> _Push:
         require(instance("message", one, DynoMessage))
-        shard, now_ms = shard_of(one, self._nodes.open(), self._turns), self._now_ms()
+        shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
         expires_ms = 0 if lives_s is None else now_ms + int(in_seconds("", lives_s) * 1000)
@@ -664,6 +667,16 @@ class DynoQueue:
                         count += 1
                         self._bodies.drop([frame.body])
         return count
+
+    def find_stale(self, *, repair: bool = False) -> list[Leftover]:
+        """Return claims, markers and ids whose message does not exist. The queue itself leaves
+        none. ``repair`` deletes those found, if they are still useless then. Reads all ids, and the
+        whole shard of an id whose message is not at its noted place.
+        """
+        found = list(leftovers(self._nodes, self._ids.place))
+        if repair:
+            apply_all(self._nodes.writer(), [one.operations for one in found], self._paths.root)
+        return found
 
     def sweep_bodies(self, *, older_s: Seconds = 24 * 3600.0) -> int:
         """Delete the bodies older than ``older_s`` seconds to which no message and no dead letter

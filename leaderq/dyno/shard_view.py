@@ -40,11 +40,15 @@ class ClaimRead:
     name: str
     version: int
     state: DeliveryState
+    written_ms: int
+    """By the calendar of the servers."""
 
     @property
     def lease_s(self) -> float:
-        """How many seconds the lease lasts, counted from when the claim was written."""
-        return self.state.lease_ms / 1000
+        """How many seconds the lease lasts, counted from when the claim was written; for claims of
+        older versions, what these meant.
+        """
+        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
 
     @property
     def resting(self) -> str | None:
@@ -229,8 +233,8 @@ def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> li
         answers = session.multi_read([GetData(paths.claim(name)) for name in some])
         for name, answer in zip(some, answers, strict=True):
             if isinstance(answer, tuple):
-                data, stat = answer
-                found.append(ClaimRead(name, stat.version, DeliveryState.read(data)))
+                state, stat = DeliveryState.read(answer[0]), answer[1]
+                found.append(ClaimRead(name, stat.version, state, stat.mtime_ms))
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
     return found

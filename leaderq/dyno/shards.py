@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from leaderq.base import chance
 from leaderq.base.arguments import in_seconds, is_text
 from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
@@ -76,15 +78,41 @@ class QueueSettings:
         return replace(self, shards=shards, grouped=grouped or len(shards))
 
 
+ShardingStrategy = Callable[[Sequence[str], DynoMessage], str]
+"""Returns one of the shards given. A message with a group goes by its group instead."""
+
+
+def round_robin() -> ShardingStrategy:
+    """A strategy: one shard after the other. The first is chosen at random, because many processes
+    push only a few messages.
+    """
+    number = itertools.count(chance.randrange(2**31))
+    return lambda shards, _message: shards[next(number) % len(shards)]
+
+
+def by_id(shards: Sequence[str], message: DynoMessage) -> str:
+    """A strategy: the message's id determines the shard.
+
+    :raises ConfigurationError: the message has no id.
+    """
+    if not message.id:
+        raise ConfigurationError("a shard by the id of a message that has none; give it an id")
+    return hashed(shards, message.id)
+
+
+def by_key(key: Callable[[DynoMessage], str]) -> ShardingStrategy:
+    """A strategy: the text ``key(message)`` determines the shard."""
+    return lambda shards, message: hashed(shards, key(message))
+
+
 def hashed(shards: Sequence[str], text: str) -> str:
     """Return the shard that a text determines, the same one in every process."""
     digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return shards[int.from_bytes(digest, "big") % len(shards)]
 
 
-def shard_of(message: DynoMessage, queue: QueueSettings, turns: Iterator[int]) -> str:
-    """Return the shard for a message: the one that it names, else the one of its group, else one
-    after the other. Raises ``ConfigurationError`` if the shard chosen is not one
+def shard_of(message: DynoMessage, queue: QueueSettings, strategy: ShardingStrategy) -> str:
+    """Return the shard for a message. Raises ``ConfigurationError`` if the shard chosen is not one
     of this queue.
     """
     if message.shard is not None:
@@ -92,7 +120,7 @@ def shard_of(message: DynoMessage, queue: QueueSettings, turns: Iterator[int]) -
     elif message.group is not None:
         chosen = hashed(queue.of_groups, message.group)
     else:
-        chosen = queue.shards[next(turns) % len(queue.shards)]
+        chosen = strategy(queue.shards, message)
     if chosen not in queue.shards:
         raise ConfigurationError(f"shard {chosen!r} is not one of {list(queue.shards)}")
     return chosen

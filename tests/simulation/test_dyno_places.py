@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.dyno import DynoDeadLetters, DynoQueue, Message, Unique
+from leaderq.dyno import DynoDeadLetters, DynoQueue, Message, Unique, by_id
 from leaderq.engine import dead_letters
 from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConfigurationError
@@ -96,9 +96,11 @@ def test_one_bad_message_of_many_is_told_in_its_place(s):
         def ages(self) -> list[tuple[str, float]]:
             return []
 
-    (a,) = sides(s, "a", body_store=Store(), body_bytes=3)
+    def strategy(shards: object, one: Message) -> str:
+        return {b"odd": "nowhere"}.get(one.payload) or "0"
+
+    (a,) = sides(s, "a", body_store=Store(), body_bytes=3, strategy=strategy)
     given = [Message(payload=one) for one in (b"good", b"bad!", b"odd", b"also good")]
-    given[2] = Message(payload=b"odd", shard="nowhere")
     found = a.push_each([*given[:2], "no message", *given[2:]])
     assert [type(one) for one in found] == [
         str,
@@ -117,6 +119,11 @@ def test_an_id_that_cannot_be_one_is_refused_with_the_message():
     for id in ("\u5b57" * 23, "x" * 201):
         with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
             Message(id=id)
+
+
+def test_a_shard_by_an_id_needs_an_id():
+    with pytest.raises(ConfigurationError, match="give it an id"):
+        by_id(["a"], Message())
 
 
 def dead(a: Side, *messages: Message) -> DynoDeadLetters:

@@ -1,12 +1,23 @@
-"""Payloads in a store beside ZooKeeper."""
+"""Payloads in a store beside ZooKeeper, filters by fields, and what is left over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from leaderq.dyno import BodyStore, Duplicate, DynoQueue, Message, MissingBody, Worker
+from leaderq.dyno import (
+    BodyStore,
+    Duplicate,
+    DynoQueue,
+    FileBodies,
+    Message,
+    MissingBody,
+    Worker,
+)
 from leaderq.errors import TooLarge
 from leaderq.queues import Retry
 from leaderq.testing import eventually
@@ -16,43 +27,20 @@ D = "/d"
 LARGE = b"x" * 2_000_000
 
 
-class Store:
-    """Bodies by their references, and how old each is."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-        self.age_s: dict[str, float] = {}
-
-    def put(self, body: bytes) -> str:
-        reference = str(len(self.age_s))
-        self.kept[reference], self.age_s[reference] = body, 0.0
-        return reference
-
-    def get(self, reference: str) -> bytes:
-        if reference not in self.kept:
-            raise MissingBody(reference)
-        return self.kept[reference]
-
-    def delete(self, reference: str) -> None:
-        self.kept.pop(reference, None)
-
-    def ages(self) -> list[tuple[str, float]]:
-        return [(reference, self.age_s[reference]) for reference in self.kept]
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.fixture
-def store() -> BodyStore:
-    return Store()
-
-
-@pytest.fixture
-def queue(session: Session, store: Store) -> Iterator[DynoQueue]:
-    with DynoQueue(session, D, body_store=store, retry=Retry(attempts=2, first_s=0)) as made:
+def queue(session: Session, tmp_path: Path):
+    with DynoQueue(
+        session, D, body_store=FileBodies(tmp_path), retry=Retry(attempts=2, first_s=0)
+    ) as made:
         yield made
 
 
 def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
-    queue: DynoQueue, store: Store
+    queue: DynoQueue, tmp_path: Path
 ) -> None:
     ends: list[Callable[[], object]] = [
         lambda: queue.ack(queue.pop(1, 30)),
@@ -64,31 +52,32 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
     ]
     for end in ends:
         queue.push(Message(id="a", payload=LARGE))
-        assert len(store.kept) == 1
+        assert len(files(tmp_path)) == 1
         (peeked,) = queue.peek(1) or eventually(lambda: queue.peek(1))
         assert peeked.payload == LARGE
         end()
-        assert store.kept == {}
+        assert files(tmp_path) == []
     queue.push(Message(payload=b"small"))
-    assert store.kept == {}
+    assert files(tmp_path) == []
     assert queue.pop(1, 30)[0].payload == b"small"
 
 
-def test_a_refused_push_leaves_no_body(queue: DynoQueue, store: Store) -> None:
+def test_a_refused_push_leaves_no_body(queue: DynoQueue, tmp_path: Path) -> None:
     queue.push(Message(id="a", payload=b"small"))
     with pytest.raises(Duplicate):
         queue.push(Message(id="a", payload=LARGE))
     assert not queue.ensure(Message(id="a", payload=LARGE))
     with pytest.raises(TooLarge, match="message without an id"):
         queue.push(Message(payload=LARGE, headers={"h": "x" * 2_000_000}))
-    assert store.kept == {}
+    assert files(tmp_path) == []
 
 
 def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(
-    queue: DynoQueue, store: Store
+    queue: DynoQueue, session: Session, tmp_path: Path
 ) -> None:
     queue.push([Message(payload=LARGE), Message(payload=b"next")])
-    store.kept.clear()
+    for path in files(tmp_path):
+        path.unlink()
     seen: list[bytes] = []
     with Worker(queue, lambda one: seen.append(one.payload)):
         eventually(
@@ -102,13 +91,30 @@ def test_a_message_whose_body_is_lost_fails_and_is_dead_at_last(
 
 
 def test_bodies_without_a_message_are_swept_when_they_are_old(
-    queue: DynoQueue, store: Store
+    queue: DynoQueue, tmp_path: Path
 ) -> None:
+    store = FileBodies(tmp_path)
     young, old = store.put(b"young"), store.put(b"old")
     queue.push([Message(id="waits", payload=LARGE), Message(id="dies", payload=LARGE, priority=0)])
-    (one,) = [found] if (found := queue.pop_id("dies")) else []
-    one.kill()
-    store.age_s = {reference: 7200.0 * (reference != young) for reference in store.age_s}
+    queue.pop_id("dies").kill()
+    hours_ago = time.time() - 7200
+    for path in files(tmp_path):
+        if path.name != young:
+            os.utime(path, (hours_ago, hours_ago))
     assert queue.sweep_bodies(older_s=3600) == 1
-    assert old not in store.kept
-    assert len(store.kept) == 3
+    with pytest.raises(MissingBody):
+        store.get(old)
+    assert store.get(young) == b"young"
+    assert len(files(tmp_path)) == 3
+
+
+def test_a_store_of_files_touches_nothing_outside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    store = FileBodies(tmp_path / "bodies")
+    assert isinstance(store, BodyStore)
+    for hostile in ("../secret", "../../etc/passwd", "", "x" * 32, "\u0660" * 32):
+        for touch in (store.get, store.delete):
+            with pytest.raises(MissingBody):
+                touch(hostile)
+    assert (tmp_path / "secret").exists()
+    assert list(store.ages()) == []
