@@ -27,9 +27,11 @@ from leaderq.dyno import transitions
 from leaderq.dyno.delivery import Delivery, Known, LeaseKeeper, Receipt, StaleLease
 from leaderq.dyno.ids import Ids
 from leaderq.dyno.index import Choice
+from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, Unique, frame_of
 from leaderq.dyno.nodes import (
     TOGETHER,
+    MayMatch,
     QueueNodes,
     apply_all,
     apply_together,
@@ -279,7 +281,7 @@ class DynoConsumer:
         """Put back messages that were not begun. They go back as they were, in a moment."""
         self._release(deliveries, self.membership().writer)
 
-    def in_order(self) -> Iterator[tuple[str, str]]:
+    def in_order(self, may_match: MayMatch | None = None) -> Iterator[tuple[str, str]]:
         """Yield shard and name of the messages that may be delivered now, in the order of
         delivery.
         """
@@ -302,7 +304,10 @@ class DynoConsumer:
             if not fresh and last is None:
                 return
             told.update(fresh)
-            yield from fresh
+            for shard, name in fresh:
+                parsed = parsed_name(name)
+                if may_match is None or (parsed is not None and may_match(shard, parsed)):
+                    yield shard, name
             most *= 4
 
     def _in_order(self, membership: Membership) -> list[ShardView]:

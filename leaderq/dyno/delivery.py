@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leaderq.base import clock
@@ -15,7 +15,7 @@ from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
 from leaderq.engine.serializers import QueueSerializer, value_of
 from leaderq.errors import ConfigurationError, LeaderqError, told
-from leaderq.threads import Retry, primitives
+from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import Operation
 
 if TYPE_CHECKING:
@@ -168,12 +168,13 @@ class Delivery:
         error: BaseException | str | None = None,
         *,
         delay_s: Seconds | None = None,
+        retry: Retry | None = None,
     ) -> None:
         """Report a failure. The message is delivered again after ``delay_s`` seconds or, by
-        default, after the back-off of the queue's policy. It becomes a dead letter once it has
-        failed as often as the policy allows.
+        default, after the back-off of ``retry`` (``None``: the queue's policy). It becomes a dead
+        letter once it has failed as often as the policy allows.
         """
-        policy, former, failures = self.queue.retry, self.state, self.failures + 1
+        policy, former, failures = retry or self.queue.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
         state = former._replace(failures=failures, error=text or former.error)
         if policy.is_exhausted(failures):
@@ -226,12 +227,20 @@ class Delivery:
             )
 
 
-Extended = Callable[[Delivery], object]
-"""Called with a delivery that is kept, after each extension of its lease."""
+Ending = Callable[[Delivery], object]
+"""Called with a delivery that is kept, when its lease was extended or is about to end."""
 Known = dict[Delivery, LeaderqError | None]
 """The errors, one for each delivery."""
 Wanted = Sequence[tuple[Delivery, float]]
 """The deliveries to extend, and by how many seconds from now."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    until_s: float | None
+    ending: Ending | None
+    ending_s: float
+    extended: Ending | None
 
 
 class LeaseKeeper:
@@ -243,15 +252,20 @@ class LeaseKeeper:
 
     def __init__(self, extend_all: Callable[[Wanted], Known], wake: Callable[[], object]) -> None:
         self._extend_all, self._wake = extend_all, wake
-        self._kept: dict[Delivery, tuple[float, Extended | None]] = {}  # and until when
+        self._kept: dict[Delivery, _Kept] = {}
 
     def keep(
-        self, deliveries: Iterable[Delivery], most_s: float | None, extended: Extended | None = None
+        self,
+        deliveries: Iterable[Delivery],
+        most_s: float | None,
+        ending: Ending | None,
+        ending_s: float,
+        extended: Ending | None = None,
     ) -> None:
-        until_s = math.inf if most_s is None else clock.now_s() + most_s
+        until_s = None if most_s is None else clock.now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
-                self._kept[one] = until_s, extended
+                self._kept[one] = _Kept(until_s, ending, ending_s, extended)
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
@@ -259,20 +273,28 @@ class LeaseKeeper:
             self._kept.pop(one, None)
 
     def extend_due(self) -> float:
-        """Extend the leases that are due; returns the seconds until the next call is due."""
-        soonest_s = math.inf
+        """Extend the leases that are due, and warn of leases about to end; returns the seconds
+        until the next call is due.
+        """
+        soonest_s = float("inf")
         wanted: list[tuple[Delivery, float]] = []
-        for one, (until_s, _) in list(self._kept.items()):
-            now_s = clock.now_s()
-            left_s, most_s = one.until_s - now_s, until_s - now_s
-            if most_s <= left_s + _LEAST_S:
+        for one, kept in list(self._kept.items()):
+            left_s = one.until_s - clock.now_s()
+            most_s = float("inf") if kept.until_s is None else kept.until_s - clock.now_s()
+            told_in_s = max(left_s, most_s) - kept.ending_s
+            if kept.ending is not None and told_in_s > 0:
+                soonest_s = min(soonest_s, told_in_s)
+            elif kept.ending is not None:
+                self._tell(one, kept.ending)
+                kept.ending = None
+            if most_s > left_s + _LEAST_S:
+                wait_s = left_s - one.lease_s / 3
+                if wait_s <= 0:
+                    wanted.append((one, min(one.lease_s, most_s)))
+                    wait_s = one.lease_s / 3
+                soonest_s = min(soonest_s, wait_s)
+            elif kept.ending is None:
                 self._kept.pop(one, None)
-                continue
-            wait_s = left_s - one.lease_s / 3
-            if wait_s <= 0:
-                wanted.append((one, min(one.lease_s, most_s)))
-                wait_s = one.lease_s / 3
-            soonest_s = min(soonest_s, wait_s)
         self._extend(wanted)
         return max(_LEAST_S, soonest_s)
 
@@ -287,7 +309,12 @@ class LeaseKeeper:
             for one, error in (self._extend_all(free) if free else {}).items():
                 if isinstance(error, StaleLease):
                     log.warning("lease lost message=%s error=%s", one.id, error)
+                elif error is None and (kept := self._kept.get(one)) is not None and kept.extended:
+                    kept.extended(one)
                 elif error is not None:
                     log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
-                elif extended := self._kept.get(one, (0.0, None))[1]:
-                    extended(one)
+
+    def _tell(self, one: Delivery, ending: Ending) -> None:
+        if not one.is_settled:
+            # On a thread of its own: whatever it does, the other leases are kept.
+            Service("leaderq-dyno-ending", lambda _: ending(one)).start()

@@ -7,10 +7,15 @@ id there is ``windows/<until>-<id>``, whose name tells those who sweep when to d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
+
 from leaderq.base import chance, clock
+from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
-from leaderq.dyno.message import frame_of
+from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.nodes import QueueNodes, apply_all
+from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import ConnectionLost, NodeExists, NoNode
 from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
 from leaderq.zookeeper.paths import name_of
@@ -21,6 +26,17 @@ from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 _TRIES, _PAUSE_S = 40, 0.005
 _AT_A_TIME = 250
+
+
+class OnConflict(Enum):
+    """What to do with a message whose id another one has."""
+
+    RAISE = "raise"
+    """:class:`Duplicate` is raised."""
+    DROP = "drop"
+    """It is not pushed."""
+    REPLACE = "replace"
+    """It takes the place of the other, if nobody has that in flight; else as :attr:`RAISE`."""
 
 
 class Duplicate(NodeExists):
@@ -34,6 +50,19 @@ class Duplicate(NodeExists):
         super().__init__(
             f"the id {id!r} is that of {surviving or 'a message that was done not long ago'}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The result of a push. ``surviving``: the place of the message that has the id now
+    (``<shard>/<name>``); empty if that message is done, or not known. ``replaced``: the place of
+    the message that was replaced.
+    """
+
+    id: str
+    is_new: bool
+    surviving: str = ""
+    replaced: str = ""
 
 
 class Ids:
@@ -75,49 +104,81 @@ class Ids:
         here = Check(self._paths.shard(shard).message(name))
         self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
 
-    def resolve(self, id: str, push: Operations, shard: str) -> None:
-        """Push a message whose id another message may have. ``push``: the operations that push it;
-        the last one creates it.
-
-        :raises Duplicate: another message has the id.
+    def resolve(
+        self, id: str, push: Operations, shard: str, on_conflict: OnConflict
+    ) -> tuple[Pushed, Frame | None]:
+        """Push a message whose id another message may have, and return the result and the message
+        that was replaced, if any. ``push``: the operations that push it; the last one creates it.
+        Raises as ``on_conflict`` says.
         """
         for attempt in range(_TRIES):
             clock.sleep(_PAUSE_S * attempt * chance.random())
             try:
-                operations = (*self._claiming(id, shard), *push)
+                operations, former = self._claiming(
+                    id, shard, on_conflict is OnConflict.REPLACE, self._nodes.now_ms()
+                )
+            except Duplicate as taken:
+                if on_conflict is OnConflict.DROP:
+                    return Pushed(id, False, taken.surviving), None
+                raise
             except NoNode:  # it changes hands at this moment
                 continue
-            ((results, error),) = outcomes(self._nodes.writer(), [operations], self._paths.root)
+            ((results, error),) = outcomes(
+                self._nodes.writer(), [(*operations, *push)], self._paths.root
+            )
             if error is None:
+                place = "" if results is None else f"{shard}/{name_of(results[-1])}"
                 if results is not None:
                     self.note_place(id, shard, name_of(results[-1]))
-                return
+                replaced, frame = former or ("", None)
+                return Pushed(id, True, place, replaced), frame
             if not isinstance(error, OVERTAKEN):
                 raise error
         raise ConnectionLost(f"the id {id!r} changes hands too often queue={self._paths.root}")
 
-    def _claiming(self, id: str, shard: str) -> Operations:
-        """Return the operations that give this id to a new message."""
+    def _claiming(
+        self, id: str, shard: str, may_take: bool, now_ms: int
+    ) -> tuple[Operations, tuple[str, Frame] | None]:
+        """Return the operations that give this id to a new message, and the message that they
+        remove, if any.
+        """
         path = self._paths.id(id)
         try:
             data, stat = self._session.get(path)
         except NoNode:
-            return (Create(path, shard.encode()),)
+            return (Create(path, shard.encode()),), None
         mine = SetData(path, shard.encode(), stat.version)
-        if (place := self.place(id)) is not None:
-            raise Duplicate(id, "/".join(place))
+        place = self.place(id)
+        if place is not None:
+            if not may_take:
+                raise Duplicate(id, "/".join(place))
+            frame, removal = self._taking(id, *place)
+            return (*removal, mine), ("/".join(place), frame)
         until_ms = kept_until_ms(data)
-        if until_ms is not None and until_ms > self._nodes.now_ms():
+        if until_ms is not None and until_ms > now_ms:
             raise Duplicate(id, "")
         if until_ms is not None and self._session.exists(
             window := self._paths.window(until_ms, id)
         ):
-            return Delete(window), mine
+            return (Delete(window), mine), None
         # Its message was deleted by hand, or is done by now and the id perhaps another's again.
         again = self._session.exists(path)
         if again is None or again.czxid != stat.czxid:
             raise NoNode("the id changes hands", path=path)
-        return (mine,)
+        return (mine,), None
+
+    def _taking(self, id: str, shard: str, name: str) -> tuple[Frame, Operations]:
+        """Return the message that has this id, and the operations that remove it but keep
+        its id.
+        """
+        paths = self._paths.shard(shard)
+        claims = read_claims(self._session, paths, [name])
+        resting = claims[0].resting if claims else None
+        if claims and resting is None:
+            raise Duplicate(id, f"{shard}/{name}")
+        version = claims[0].version if claims else None
+        frame = frame_of(self._session.get(paths.message(name))[0])
+        return frame, transitions.removal(paths, name, version, resting)
 
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         names = sorted(children_of(self._session, self._paths.windows))

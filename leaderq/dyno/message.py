@@ -24,7 +24,7 @@ from leaderq.base.arguments import (
     require,
     wanted,
 )
-from leaderq.dyno.layout import MAX_PRIORITY, escaped
+from leaderq.dyno.layout import MAX_PRIORITY, MessageName, escaped, group_of
 from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
@@ -118,6 +118,38 @@ class DynoMessage:
     def json(self) -> Any:
         """The payload as JSON."""
         return json.loads(self.payload)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A condition on messages: all fields that are given here have these values; ``priority`` may
+    be a range. It can be passed wherever a function of a message is expected, and then less is
+    read: shard, priority and group are judged by the name, and payloads are not decoded.
+    """
+
+    shard: str | None = None
+    priority: int | range | None = None
+    group: str | None = None
+    id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def may_match(self, shard: str, name: MessageName) -> bool:
+        """Whether a message of this shard and name may match."""
+        wanted = (self.priority,) if isinstance(self.priority, int) else self.priority
+        return (
+            self.shard in (None, shard)
+            and (wanted is None or name.priority in wanted)
+            and (self.group is None or name.group == group_of(self.group))
+        )
+
+    def __call__(self, message: DynoMessage) -> bool:
+        name = MessageName(message.priority, 0, group_of(message.group), 0)
+        return (
+            self.may_match(message.shard or "", name)
+            and self.group in (None, message.group)
+            and self.id in (None, message.id)
+            and all(message.headers.get(key) == value for key, value in self.headers.items())
+        )
 
 
 class Frame(NamedTuple):

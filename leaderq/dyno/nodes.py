@@ -16,6 +16,7 @@ from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
+    MessageName,
     ShardPaths,
     kept_until_ms,
     parsed_name,
@@ -47,6 +48,7 @@ from leaderq.zookeeper.writing.writer import outcomes
 log = logging.getLogger(__name__)
 TOGETHER = 25
 """Transitions that are written all or none: with the longest errors in them, 128 KB."""
+MayMatch = Callable[[str, MessageName], bool]
 Named = tuple[str, bytes]
 
 
@@ -250,10 +252,17 @@ class QueueNodes(ReadAfterNews):
     def apply(self, operations: Operations) -> LeaderqError | None:
         return apply_all(self.writer(), [operations], self.paths.root)[0]
 
-    def messages(self, shard: str) -> Iterator[Named]:
-        """Yield names and data of all messages in ``shard``. Reads about a megabyte at a time."""
+    def messages(self, shard: str, may_match: MayMatch | None = None) -> Iterator[Named]:
+        """Yield names and data of all messages in ``shard`` that may match. Reads about a megabyte
+        at a time.
+        """
         path = self.paths.shard(shard).messages
-        names = sorted(filter(parsed_name, children_of(self.session, path)))
+        parsed = {name: parsed_name(name) for name in sorted(children_of(self.session, path))}
+        names = [
+            name
+            for name, said in parsed.items()
+            if said and (may_match is None or may_match(shard, said))
+        ]
         for name, answer in SizedReader(self.session, path).read_all(names):
             if isinstance(answer, tuple):
                 yield name, answer[0]

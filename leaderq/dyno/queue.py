@@ -24,8 +24,8 @@ from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, Extended, Receipt
-from leaderq.dyno.ids import Duplicate, Ids
+from leaderq.dyno.delivery import Delivery, Ending, Receipt
+from leaderq.dyno.ids import Ids, OnConflict, Pushed
 from leaderq.dyno.layout import (
     MESSAGES,
     DynoPaths,
@@ -35,7 +35,7 @@ from leaderq.dyno.layout import (
     name_prefix,
     parsed_name,
 )
-from leaderq.dyno.message import DeliveryState, DynoMessage, Frame, frame_of
+from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
 from leaderq.dyno.nodes import (
     Leftover,
     QueueNodes,
@@ -229,7 +229,7 @@ class DynoQueue:
         *Guarantees:* each message is stored once, whatever happens to the answers. All pushes are
         tried; if some fail, the error of the first is raised.
 
-        :raises Duplicate: another message has that id; the error names it. See :meth:`ensure`.
+        :raises Duplicate: a message with that id is in the queue; see :meth:`push_unique`.
         """
         out: list[str] = []
         for outcome in self.push_each(messages, fence=fence):
@@ -264,20 +264,42 @@ class DynoQueue:
         self._nodes.figures.add("put", sum(isinstance(one, str) for one in told))
         return told
 
-    def ensure(self, message: DynoMessage, *, fence: Sequence[Operation] = ()) -> bool:
-        """Push a message with an id of yours unless another message has the id; returns whether it
-        was pushed.
+    def push_unique(
+        self,
+        message: DynoMessage,
+        on_conflict: OnConflict = OnConflict.RAISE,
+        *,
+        fence: Sequence[Operation] = (),
+    ) -> Pushed:
+        """Push a message with an id of yours, or do what ``on_conflict`` says if another message
+        has the id; returns which message has it now.
 
         *Guarantees:* however many callers there are, and whatever consumers do, one message has the
-        id.
+        id; a replaced message vanishes as the new one appears.
+
+        :raises Duplicate: nothing was pushed; the error names the other message.
         """
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
+        if not self._room(1):
+            raise self._full()
+        pushed = self._resolved(self._prepared(message), fence, on_conflict)
+        self._nodes.figures.add("put", pushed.is_new)
+        return pushed
+
+    def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
         try:
-            self.push(message, fence=fence)
-        except Duplicate:
-            return False
-        return True
+            pushed, former = self._ids.resolve(
+                one.frame.id, (*fence, one.create), one.shard, on_conflict
+            )
+        except LeaderqError as exc:
+            if not isinstance(exc, ConnectionLost):  # otherwise it may be there
+                self._bodies.drop([one.frame.body])
+            raise
+        self._bodies.drop(
+            [one.frame.body if not pushed.is_new else None if former is None else former.body]
+        )
+        return pushed
 
     def push_operations(self, message: DynoMessage) -> list[Operation]:
         """Return the operations that push a message, for a multi of your own: all of it is written,
@@ -307,6 +329,10 @@ class DynoQueue:
         was_paused = self._nodes.open().is_paused
         self._nodes.change(lambda former: replace(former, is_paused=is_paused))
         return was_paused is not is_paused
+
+    def ensure(self, message: DynoMessage) -> bool:
+        """Push the message unless its id is in the queue; returns whether it was pushed."""
+        return self.push_unique(message, OnConflict.DROP).is_new
 
     def _full(self) -> QueueFull:
         most = self._nodes.settings().max_messages
@@ -362,10 +388,9 @@ class DynoQueue:
         id, (results, error) = one.frame.id, said
         if isinstance(error, NodeExists) and id and error.path == self._paths.id(id):
             try:
-                self._ids.resolve(id, (*fence, one.create), one.shard)
-                return id
+                return self._resolved(one, fence, OnConflict.RAISE).id
             except LeaderqError as exc:
-                error = exc
+                return exc
         if error is not None:
             if not isinstance(error, ConnectionLost):  # otherwise it may be there
                 self._bodies.drop([one.frame.body])
@@ -431,14 +456,20 @@ class DynoQueue:
         deliveries: Iterable[Delivery],
         *,
         most_s: Seconds | None = None,
-        extended: Extended | None = None,
+        ending: Ending | None = None,
+        ending_s: Seconds = 5.0,
+        extended: Ending | None = None,
     ) -> None:
         """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
-        ``most_s`` seconds have passed (``None``: for ever; 0: never). ``extended(delivery)`` is
-        called after each extension, and must not block.
+        ``most_s`` seconds have passed (``None``: for ever; 0: never).
+
+        ``ending(delivery)`` is called once, on a thread of its own, ``ending_s`` seconds before a
+        lease that is not extended any more ends; it is not called if the message was settled or
+        lost before. ``extended(delivery)`` is called after each extension, and must not block.
         """
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
-        self._consumer.keeper.keep(_checked(deliveries), longest_s, extended)
+        ending_s = in_seconds("ending_s", ending_s)
+        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s, extended)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -606,12 +637,15 @@ class DynoQueue:
         """Yield all messages that are ``wanted`` (all by default), in any state, shard by shard, by
         name. Unreadable messages are left out.
         """
+        by_fields = wanted if isinstance(wanted, Fields) else None
+        may_match = by_fields.may_match if by_fields else None
         for shard in self._nodes.shards():
-            for name, data in self._nodes.messages(shard):
+            for name, data in self._nodes.messages(shard, may_match):
                 with suppress(CorruptItem, MissingBody):
-                    message = self._message(shard, name, data)
+                    # Fields are judged without the payload, which may have to be fetched.
+                    message = self._message(shard, name, data, is_whole=not by_fields)
                     if wanted is None or wanted(message):
-                        yield message
+                        yield self._message(shard, name, data) if by_fields else message
 
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """Return the first message for which ``wanted(message)`` is true; ``None`` without one."""
@@ -625,14 +659,15 @@ class DynoQueue:
         Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
-        for names in batched(self._consumer.in_order(), _AT_A_TIME):
+        may_match = wanted.may_match if isinstance(wanted, Fields) else None
+        for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
             paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
             answers = SizedReader(self._session, self._paths.shards).read_all(paths)
             for (shard, name), (_, answer) in zip(names, answers, strict=True):
                 if not isinstance(answer, tuple):
                     continue
                 try:
-                    message = self._message(shard, name, answer[0])
+                    message = self._message(shard, name, answer[0], is_whole=may_match is None)
                 except (CorruptItem, MissingBody):
                     continue
                 if wanted(message) and (one := self._consumer.claim_one(shard, name, lease)):
@@ -695,11 +730,12 @@ class DynoQueue:
         for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
-    def _message(self, shard: str, name: str, data: bytes) -> DynoMessage:
+    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
         frame, said = Frame.read(data), parsed_name(name) or MessageName(0, 0, "", 0)
+        payload = self._bodies.get(frame.payload, frame.body) if is_whole else b""
         return DynoMessage(
             id=frame.id or f"{shard}/{name}",
-            payload=self._bodies.get(frame.payload, frame.body),
+            payload=payload,
             timeout_s=min(MAX_S, max(0.0, (said.due_ms - frame.enqueued_ms) / 1000)),
             priority=said.priority,
             shard=shard,

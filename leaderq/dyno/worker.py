@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.base.arguments import Seconds, at_least, in_seconds, require
-from leaderq.dyno.delivery import Delivery, StaleLease
+from leaderq.base.arguments import Seconds, at_least, in_seconds, instance, require, unless
+from leaderq.dyno.delivery import Delivery, Ending, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.engine.handlers import HandlerThreads, handler_problem
 from leaderq.errors import CorruptItem, QueueClosed, told
@@ -62,10 +62,12 @@ class Worker(HandlerThreads):
     """Calls ``handler(delivery)`` on ``threads`` threads, for one message after another.
 
     If the handler returns, the message is acknowledged. If it raises anything, it has failed, and
-    the queue's policy says when the message is delivered again. It may also raise
+    the message is delivered again as ``retry`` says for the class of the error (``None``: never) or
+    for the nearest of its bases, else as the queue's own policy says. It may also raise
     :class:`Postpone` or :class:`Kill`. Leases are extended while the handler works, for at most
-    ``most_s`` seconds (15 minutes; ``None``: for ever). From the third extension on, each extension
-    is logged with the place where the handler stands.
+    ``most_s`` seconds (15 minutes; ``None``: for ever); ``ending`` and ``ending_s`` are those of
+    :meth:`DynoQueue.keep`. From the third extension on, each extension is logged with the place
+    where the handler stands.
 
     A coroutine function runs on an event loop of the worker, ``threads`` of them at a time.
     ``batch_items``: the handler gets a list of up to so many messages that are available; an error
@@ -90,6 +92,9 @@ class Worker(HandlerThreads):
         batch_items: int | None = None,
         values: bool = False,
         most_s: Seconds | None = MOST_S,
+        ending: Ending | None = None,
+        ending_s: Seconds = 5.0,
+        retry: Mapping[type[BaseException], Retry | None] | None = None,
     ) -> None:
         what = "the handler of a Worker"
         require(
@@ -101,7 +106,17 @@ class Worker(HandlerThreads):
         super().__init__(what, handler, "leaderq-dyno-worker", threads, self._run)
         self._most, self._is_batch = batch_items or 1, batch_items is not None
         self._of_values = values
-        self._most_s = None if most_s is None else in_seconds("most_s", most_s)
+        self._retry = dict(retry or {})
+        for kind, policy in dict[Any, object](self._retry).items():
+            is_class = isinstance(kind, type) and issubclass(kind, BaseException)
+            require(
+                unless(is_class, f"retry by {kind!r}: give classes of exceptions"),
+                instance("retry", policy, Retry | None),
+            )
+        most_s = None if most_s is None else in_seconds("most_s", most_s)
+        self._keep = partial(
+            queue.keep, most_s=most_s, ending=ending, ending_s=in_seconds("ending_s", ending_s)
+        )
 
     def __enter__(self) -> Worker:
         self.start()
@@ -134,9 +149,8 @@ class Worker(HandlerThreads):
                 self._settle(one, one.release)
             return
         try:
-            watched, keep = _Watched(self._queue.root), self._queue.keep
-            keep(deliveries[:1], most_s=self._most_s, extended=watched)
-            keep(deliveries[1:], most_s=self._most_s)
+            self._keep(deliveries[:1], extended=_Watched(self._queue.root))
+            self._keep(deliveries[1:])
             values = dict[Delivery, Any]()
             for one in deliveries:
                 self._read(one, values)
@@ -154,7 +168,7 @@ class Worker(HandlerThreads):
             log.warning(said, self._queue.root, one.id, exc)
             self._settle(one, partial(one.kill, "corrupt"))
         except Exception as exc:  # noqa: BLE001 - its body is missing, or the store is away
-            self._settle(one, partial(one.nack, exc))
+            self._settle(one, self._failed(one, exc))
 
     def _handle(self, deliveries: list[Delivery], given: Any) -> None:
         def rest(how: Callable[[Delivery], Callable[[], object]]) -> None:
@@ -175,7 +189,7 @@ class Worker(HandlerThreads):
             error, said = exc, "handler failed queue=%s message=%s deliveries=%d"
             for one in deliveries:
                 log.exception(said, self._queue.root, one.id, one.deliveries)
-            rest(lambda one: partial(one.nack, error))
+            rest(lambda one: self._failed(one, error))
         else:
             self._acknowledge([one for one in deliveries if not one.is_settled])
 
@@ -200,3 +214,11 @@ class Worker(HandlerThreads):
         if isinstance(error, StaleLease):
             said = "message not settled, its lease was lost queue=%s message=%s error=%s"
         log.warning(said, self._queue.root, one.id, told(error))
+
+    def _failed(self, delivery: Delivery, error: BaseException) -> Callable[[], None]:
+        for kind in type(error).__mro__:
+            if kind in self._retry:
+                if (policy := self._retry[kind]) is None:
+                    return partial(delivery.kill, told(error))
+                return partial(delivery.nack, error, retry=policy)
+        return partial(delivery.nack, error)

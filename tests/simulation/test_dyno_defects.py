@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.dyno import DynoQueue, Message, StaleLease
+from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease
 from leaderq.engine.dead_letters import Moved
 from leaderq.errors import NodeExists
 from leaderq.threads import Retry
@@ -159,10 +159,12 @@ def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_he
 
 PREPARED: dict[str, Callable[[Any], object]] = {
     "remove at rest": lambda one: one.postpone(600.0),
+    "replace": lambda one: one.postpone(600.0),
     "redrive": lambda one: one.kill(),
 }
 ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
     "push": lambda queue, _: queue.push([*numbered(0, 2), Message(payload=b"y")]),
+    "replace": lambda queue, _: queue.push_unique(Message(id="x"), OnConflict.REPLACE),
     "extend": lambda _, one: one.extend(1.0),
     "postpone": lambda _, one: one.postpone(1.0),
     "kill": lambda _, one: one.kill(),

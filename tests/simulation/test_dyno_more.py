@@ -65,7 +65,7 @@ def test_a_queue_with_a_limit_takes_no_more(s):
     found = b.push_each([Message(payload=b"1") for _ in range(8)])
     assert [type(one) for one in found] == [str] * 5 + [QueueFull] * 3
     s.run(0.5)
-    for push in (lambda: a.push(Message()), lambda: a.ensure(Message(id="a"))):
+    for push in (lambda: a.push(Message()), lambda: a.push_unique(Message(id="a"))):
         with pytest.raises(QueueFull, match="'/d' is full"):
             push()
     a.ack(a.pop(2, 5.0, least=2))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderq.dyno import DynoDeadLetters, DynoQueue, Message, Unique, by_id
+from leaderq.dyno import DynoDeadLetters, DynoQueue, Fields, Message, Unique, by_id
 from leaderq.engine import dead_letters
 from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConfigurationError
@@ -56,8 +56,8 @@ def test_what_is_wanted_comes_in_the_order_of_pop(s):
     said = [None if one is None else one.payload for one in found]
     assert said == [b"delayed, first", b"later", b"better", b"worse", None]
     a.who.do(found[2].release)
-    assert a.pop_where(lambda one: one.headers == {"to": "you"}) is None
-    assert a.pop_where(lambda one: one.headers == {"to": "me"}).payload == b"better"
+    assert a.pop_where(Fields(headers={"to": "you"})) is None
+    assert a.pop_where(Fields(headers={"to": "me"}, priority=4)).payload == b"better"
 
 
 @scene(5)

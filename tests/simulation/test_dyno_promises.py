@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from leaderq.base import clock
-from leaderq.dyno import DynoQueue, Message, StaleLease, Worker, consumer
+from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
 from leaderq.dyno.shard_view import ShardView
 from leaderq.engine.dead_letters import Moved
 from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
@@ -218,13 +218,14 @@ def test_of_those_that_are_wanted_the_best_is_popped(s):
 
 @pytest.mark.parametrize("what", ["request", "answer"])
 @every_point(5)
-def test_of_many_that_ensure_one_message_at_once_one_pushes_it(s, point, what):
+def test_of_many_that_replace_one_message_at_once_one_survives(s, point, what):
     every = sides(s, "abc")
+    every[0].push(Message(id="a", payload=b"first"))
     lost = s.lose(every[1].who, nth(point), what)
 
     def many(queue: DynoQueue) -> None:
         for _ in range(3):
-            queue.ensure(Message(id="a", payload=b"x"))
+            queue.push_unique(Message(id="a", payload=b"x"), OnConflict.REPLACE)
 
     jobs = [one.who.begin(lambda one=one: many(one.queue)) for one in every]
     for job in jobs:
@@ -277,12 +278,14 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
 
 
 @scene(5)
-def test_what_is_kept_stays_ours_until_then_and_no_longer(s):
+def test_what_is_kept_stays_ours_and_its_end_is_told_before(s):
     a, b = sides(s, "ab", lease_s=1.0)
     a.push(Message(payload=b"1"))
     (one,) = a.pop(1, 5.0)
-    until_s = s.now_s + 5.0
-    a.who.do(lambda: a.queue.keep([one], most_s=5.0))
+    told: list[float] = []
+    a.who.do(
+        lambda: a.queue.keep([one], most_s=5.0, ending=lambda _: told.append(s.now_s), ending_s=0.5)
+    )
     (again,) = b.pop(1, 10.0)
     assert again.failures == 1
-    assert 0.0 < s.now_s - until_s < 1.5
+    assert 0.4 < s.now_s - told[0] < 2.0

@@ -16,6 +16,7 @@ from leaderq.dyno import (
     FileBodies,
     Message,
     MissingBody,
+    OnConflict,
     Worker,
 )
 from leaderq.errors import TooLarge
@@ -49,6 +50,10 @@ def test_a_large_payload_goes_through_the_store_and_is_gone_with_its_message(
         lambda: queue.clear(),
         lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.requeue(), queue.remove("a")),
         lambda: (queue.pop(1, 30)[0].kill(), queue.dead_letters.drop()),
+        lambda: (
+            queue.push_unique(Message(id="a", payload=b"small"), OnConflict.REPLACE),
+            queue.clear(),
+        ),
     ]
     for end in ends:
         queue.push(Message(id="a", payload=LARGE))

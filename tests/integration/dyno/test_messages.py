@@ -13,6 +13,7 @@ from leaderq.dyno import (
     Duplicate,
     DynoQueue,
     Message,
+    OnConflict,
     Unique,
 )
 from leaderq.testing import eventually
@@ -35,6 +36,7 @@ def test_what_a_dead_consumer_had_passes_to_another_before_its_deadline(opened: 
 
 
 D = "/d"
+DROP, RAISE, REPLACE = OnConflict.DROP, OnConflict.RAISE, OnConflict.REPLACE
 EMPTY = {"0": {"messages": 0, "resting": 0, "leased": 0, "dead": 0}}
 
 
@@ -42,14 +44,26 @@ def one_of(payload: bytes, **options: object) -> Message:
     return Message(id="a", payload=payload, **options)  # type: ignore[arg-type]
 
 
-def test_a_conflict_is_told_and_names_the_survivor(session: Session) -> None:
+def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session: Session) -> None:
     with DynoQueue(session, D) as queue:
-        assert queue.ensure(one_of(b"1"))
-        assert not queue.ensure(one_of(b"2"))
+        first = queue.push_unique(one_of(b"1"))
+        assert first.is_new
+        dropped = queue.push_unique(one_of(b"2"), DROP)
+        assert (dropped.is_new, dropped.surviving) == (False, first.surviving)
         with pytest.raises(Duplicate) as raised:
-            queue.push(one_of(b"3"))
-        (one,) = queue.pop(2, 30)
-        assert (one.payload, one.place) == (b"1", raised.value.surviving)
+            queue.push_unique(one_of(b"3"), RAISE)
+        assert raised.value.surviving == first.surviving
+        replaced = queue.push_unique(one_of(b"4", priority=7), REPLACE)
+        assert (replaced.is_new, replaced.replaced) == (True, first.surviving)
+        assert [(one.payload, one.priority) for one in queue.all_messages()] == [(b"4", 7)]
+        (one,) = queue.pop(2, 1)
+        assert one.payload == b"4"
+        with pytest.raises(Duplicate):  # it is in flight
+            queue.push_unique(one_of(b"5"), REPLACE)
+        one.postpone(3600)
+        queue.push_unique(one_of(b"6"), REPLACE)  # it only rests
+        (one,) = queue.pop(1, 30)
+        assert one.payload == b"6"
         one.ack()
         assert queue.shard_sizes() == EMPTY
         assert session.children(f"{D}/ids") == []

@@ -217,6 +217,8 @@ ENDS: dict[str, tuple[Callable[[Delivery], object], int, str | None]] = {
     "killed": (raising(Kill("no good")), 1, "no good"),
     "untold": (raising(Untold()), 3, "attempts"),
     "not text": (raising(ValueError("\ud800")), 3, "attempts"),
+    "never again": (raising(KeyError("bad")), 1, "KeyError: 'bad'"),
+    "once more": (raising(TimeoutError()), 2, "attempts"),
 }
 """What a handler does, how often it is called, and why the message is dead then."""
 
@@ -235,7 +237,8 @@ def test_a_worker_survives_every_way_in_which_a_handler_can_end(
 
     with DynoQueue(session, D, retry=QUICK) as queue:
         queue.push([Message(payload=how.encode()) for how in ENDS])
-        with Worker(queue, handle, threads=2):
+        retry = {LookupError: None, OSError: Retry(attempts=2, first_s=0)}
+        with Worker(queue, handle, threads=2, retry=retry):
             eventually(lambda: queue.shard_sizes()["0"]["messages"] == 0)
         dead = {
             letter.frame.payload.decode(): letter.reason for letter in queue.dead_letters.browse()

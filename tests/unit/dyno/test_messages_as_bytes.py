@@ -32,6 +32,7 @@ from leaderq.dyno.message import (
     MAX_ERROR,
     DeliveryState,
     DynoMessage,
+    Fields,
     Frame,
     Unique,
     frame_of,
@@ -223,6 +224,45 @@ def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
     said = str(refused.value)
     assert [each for each in problems if each not in said] == []
     assert said.count(": give ") == len(problems)
+
+
+# -- which messages are meant ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "may_match", "matches"),
+    [
+        (Fields(), True, True),
+        (Fields(id="i"), True, True),
+        (Fields(id="j"), True, False),
+        (Fields(group="g"), True, True),
+        (Fields(group="h"), False, False),
+        (Fields(shard="s"), True, True),
+        (Fields(shard="t"), False, False),
+        (Fields(priority=3), True, True),
+        (Fields(priority=4), False, False),
+        (Fields(priority=0), False, False),
+        (Fields(priority=range(3, 5)), True, True),
+        (Fields(priority=range(4, 6)), False, False),
+        (Fields(headers={"a": "b"}), True, True),
+        (Fields(headers={"a": "c"}), True, False),
+        (Fields(headers={"a": "b", "c": "d"}), True, False),
+        (Fields("s", 3, "g", "i", {"a": "b"}), True, True),
+    ],
+)
+def test_a_message_matches_when_all_that_is_given_holds(
+    fields: Fields, may_match: bool, matches: bool
+) -> None:
+    message = DynoMessage("i", priority=3, shard="s", group="g", headers={"a": "b", "x": "y"})
+    assert fields.may_match("s", MessageName(3, 5, group_of("g"), 1)) is may_match
+    assert fields(message) is matches
+
+
+def test_two_groups_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderq.dyno.message.group_of", lambda group: "00000001")
+    assert Fields(group="a")(DynoMessage(group="a"))
+    assert not Fields(group="a")(DynoMessage(group="b"))
+    assert Fields()(DynoMessage(group="b"))
 
 
 # -- dead letters ----------------------------------------------------------------------------------
