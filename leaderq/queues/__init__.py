@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from leaderq.engine.serializers import BYTES, JSON, TEXT, QueueSerializer
 from leaderq.queues.async_queue import AsyncItem, AsyncQueue
-from leaderq.queues.consumers import ErrorMode
+from leaderq.queues.consumers import BlockingQueueConsumer, ErrorMode, QueueConsumer
 from leaderq.queues.consuming import Item
 from leaderq.queues.putting import PutListener
 from leaderq.queues.recipes import (
@@ -31,6 +31,7 @@ __all__ = [
     "TEXT",
     "AsyncItem",
     "AsyncQueue",
+    "BlockingQueueConsumer",
     "DistributedDelayQueue",
     "DistributedIdQueue",
     "DistributedPriorityQueue",
@@ -40,6 +41,7 @@ __all__ = [
     "PutListener",
     "QueueAllocator",
     "QueueBuilder",
+    "QueueConsumer",
     "QueueRecipe",
     "QueueSerializer",
     "QueueSharder",

@@ -18,7 +18,7 @@ from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
 from leaderq.queues.admin import Browsed, ItemLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
-from leaderq.queues.consumers import ErrorMode, QueueOptions
+from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
@@ -49,9 +49,10 @@ class QueueRecipe(Generic[T]):
     ``client``: a :class:`~leaderq.zookeeper.Session`, or a started ``KazooClient`` (which stays the
     caller's). ``path``: the queue's znode; made with its parents if it is not there. Keywords:
 
-    * ``consumer``: a function of the value; or ``consume_batch``: a function of a list of up to
-      ``batch_items`` values. Without either, the queue puts, and :meth:`take` returns items on
-      request. Coroutine functions run on an event loop of the queue, ``concurrency`` at a time;
+    * ``consumer``: a function of the value, or a :class:`~leaderq.queues.QueueConsumer`; or
+      ``consume_batch``: a function of a list of up to ``batch_items`` values. Without either, the
+      queue puts, and :meth:`take` returns items on request. Coroutine functions run on an event
+      loop of the queue, ``concurrency`` at a time;
     * ``serializer``: ``BYTES``, ``TEXT``, ``JSON``, or any
       :class:`~leaderq.queues.QueueSerializer`;
     * ``lock_path``: where an item is marked as being worked on, so that a crash of its consumer
@@ -64,7 +65,8 @@ class QueueRecipe(Generic[T]):
       :meth:`flush_puts` and :meth:`close`;
     * ``final_flush_s``: how long :meth:`close` waits, in seconds, for puts on their way, and for
       consumers at work;
-    * ``concurrency`` items are worked on at a time (1), on threads of the queue;
+    * ``concurrency`` items are worked on at a time, on threads of the queue or on ``executor``, a
+      thread pool; by default one, or as many as the pool has threads;
     * ``claim_ahead``: values are claimed before the consumer is free for them, as many as it
       handles in 50 ms at its measured rate, at most this many (100). Without a lock path they are
       deleted when claimed, and lost if the process dies; 0 claims nothing ahead, and is slower.
@@ -85,7 +87,7 @@ class QueueRecipe(Generic[T]):
         client: AnyClient,
         path: str,
         *,
-        consumer: Callable[[T], object] | None = None,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None = None,
         consume_batch: Callable[[Sequence[T]], object] | None = None,
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         lock_path: str | None = None,
@@ -93,25 +95,29 @@ class QueueRecipe(Generic[T]):
         max_items: int | None = None,
         put_in_background: bool = False,
         final_flush_s: float = 5.0,
-        concurrency: int = 1,
+        executor: primitives.Executor | None = None,
+        concurrency: int | None = None,
         batch_items: int = 100,
         error_mode: ErrorMode = ErrorMode.REQUEUE,
         retry: Retry | None = None,
         compress: bool = False,
         name: str | None = None,
+        min_items_before_refresh: int = 0,
         claim_ahead: int = 100,
     ) -> None:
         given = {**locals(), "retry": retry or ITEM_RETRY}
         self._paths = paths = QueuePaths(path, lock_path, meta_path)
-        lock, meta = lock_path, meta_path
+        refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
         is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
         place = f"meta_path={meta!r} is in the queue or its locks; give a place of its own"
         own = f"path={path!r}, lock_path={lock!r}: give both znodes of their own"
         bar = f"path {path!r} of an id queue holds '|', which separates the ids in it"
+        order = f"min_items_before_refresh={refresh!r}: only a priority queue can use it"
         require(
             unless(is_apart, place),
             unless(path != "/" and lock != path, own),
             unless(self.KIND is not QueueKind.ID or "|" not in path, bar),
+            unless(not refresh or self.KIND is QueueKind.PRIORITY, order),
         )
         options: QueueOptions[T] = QueueOptions(**{one.name: given[one.name] for one in _FIELDS})
         self._is_lent = isinstance(client, Session)
@@ -406,14 +412,15 @@ class DistributedIdQueue(QueueRecipe[T]):
 
 class DistributedPriorityQueue(QueueRecipe[T]):
     """A queue in ZooKeeper, by priority: any 32-bit whole number, lower first; equal ones first in,
-    first out. Keywords: those of :class:`~leaderq.queues.QueueRecipe`.
+    first out. Keywords: those of :class:`~leaderq.queues.QueueRecipe`, and
+    ``min_items_before_refresh`` (0).
 
     *Guarantees:* as :class:`~leaderq.queues.DistributedQueue` about storing and losing. A free
     consumer begins the most urgent item that it knows of; it learns of new ones at once, and
-    considers them before each next item. A failed item that is requeued keeps its priority. *Not
-    guaranteed:* that a consumer already knows of an item stored this moment; that a Java consumer
-    keeps the priority of what it requeues (it makes it more urgent than all others); an order among
-    several consumers.
+    considers them before each next item (``min_items_before_refresh=n``: after n items of one
+    listing). A failed item that is requeued keeps its priority. *Not guaranteed:* that a consumer
+    already knows of an item stored this moment; that a Java consumer keeps the priority of what it
+    requeues (it makes it more urgent than all others); an order among several consumers.
     """
 
     KIND: ClassVar[QueueKind] = QueueKind.PRIORITY
@@ -511,7 +518,7 @@ class QueueBuilder(Generic[T]):
     def builder(
         cls,
         client: AnyClient,
-        consumer: Callable[[T], object] | None = None,
+        consumer: Callable[[T], object] | QueueConsumer[T] | None = None,
         serializer: QueueSerializer[T] = BYTES,  # type: ignore[assignment]
         path: str = "",
     ) -> QueueBuilder[T]:
@@ -537,14 +544,20 @@ class QueueBuilder(Generic[T]):
     def final_flush_s(self, seconds: float) -> QueueBuilder[T]:
         return self.keywords(final_flush_s=seconds)
 
+    def executor(self, executor: primitives.Executor) -> QueueBuilder[T]:
+        return self.keywords(executor=executor)
+
     def build_queue(self) -> DistributedQueue[T]:
         return DistributedQueue(self._client, self._path, **self._keywords)
 
     def build_id_queue(self) -> DistributedIdQueue[T]:
         return DistributedIdQueue(self._client, self._path, **self._keywords)
 
-    def build_priority_queue(self) -> DistributedPriorityQueue[T]:
-        return DistributedPriorityQueue(self._client, self._path, **self._keywords)
+    def build_priority_queue(
+        self, min_items_before_refresh: int = 0
+    ) -> DistributedPriorityQueue[T]:
+        more = {**self._keywords, "min_items_before_refresh": min_items_before_refresh}
+        return DistributedPriorityQueue(self._client, self._path, **more)
 
     def build_delay_queue(self) -> DistributedDelayQueue[T]:
         return DistributedDelayQueue(self._client, self._path, **self._keywords)

@@ -26,7 +26,7 @@ from leaderq.queues import (
 )
 from leaderq.queues.wire.names import sequence_of
 from leaderq.queues.wire.payload import decode
-from leaderq.threads import Retry
+from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import Create, Delete, WatchEvent
 from simulation.scenarios import Guest, Scene, every_point, nth, scene, writes
 
@@ -335,18 +335,26 @@ def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_
 
 
 @scene(10)
-def test_f12_nothing_that_is_raised_ends_a_loop(s):
+def test_f12_an_executor_that_refuses_ends_no_loop(s):
     (a,) = s.guests("a")
-    work, bad = Work(), [SystemExit(3), MemoryError(), GeneratorExit()]
+    work = Work()
 
-    def consume(value: str) -> None:
-        if bad:
-            raise bad.pop()
-        work(value)
+    class Reluctant:
+        """Refuses work so often, and then does it."""
 
-    consuming(a, consume)
+        left = 3
+        _max_workers = 1
+
+        def submit(self, *given: Any, **more: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                raise RuntimeError("no work now")
+            return pool.submit(*given, **more)
+
+    pool = a.do(lambda: primitives.ThreadPoolExecutor(1))
+    consuming(a, work, executor=Reluctant())
     put(s, "x", "y")
-    s.until(lambda: sorted(work.done) == ["x", "y"])
+    s.until(lambda: work.done == ["x", "y"])
 
 
 @pytest.mark.parametrize("kind", [DistributedQueue, DistributedDelayQueue])

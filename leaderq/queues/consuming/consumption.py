@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -33,7 +34,13 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.observability import tracing
-from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.consumers import (
+    BlockingQueueConsumer,
+    ConsumerClosed,
+    QueueConsumer,
+    QueueOptions,
+    work_in_hand,
+)
 from leaderq.queues.consuming import items
 from leaderq.queues.consuming.engine import START_S, Engine
 from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
@@ -52,6 +59,7 @@ _SETTLE_S = 0.005
 _YIELD_S = 0.001
 """For so long the next claim may go first; settlements are written while it is under way."""
 _WAIT_S = 0.5
+_REFUSED_S = 1.0
 
 
 def values_of(engine: Engine, claim: Claim) -> list[Any] | None:
@@ -94,10 +102,10 @@ class ItemWorkers(HandlerThreads):
 
     def __init__(self, name: str, engine: Engine) -> None:
         options = engine.options
-        batch, one = options.consume_batch, options.consumer
+        batch, one = options.consume_batch, options.on_value
         what, code = ("consumer", one) if batch is None else ("consume_batch", batch)
         assert code is not None
-        super().__init__(what, code, f"leaderq-queue-{name}", options.concurrency, self._run)
+        super().__init__(what, code, f"leaderq-queue-{name}", options.workers, self._run)
         self._engine = engine
 
     def _run(self, _service: Service) -> None:
@@ -111,7 +119,7 @@ class ItemWorkers(HandlerThreads):
             claims = engine.ready.take(most, patience_s, is_batch=is_batch)
             if not settlements:
                 since_s = clock.now_s()
-            settlements += self._work(claims) if claims else []
+            settlements += self._dispatch(claims) if claims else []
             if not claims or clock.now_s() > since_s + _SETTLE_S:
                 if engine.is_in_child:
                     return
@@ -119,6 +127,19 @@ class ItemWorkers(HandlerThreads):
                 settlements = []
                 if not claims and engine.ready.is_closed:
                     return
+
+    def _dispatch(self, claims: list[Claim]) -> list[ItemSettlement]:
+        executor = self._engine.options.executor
+        if executor is None:
+            return self._work(claims)
+        try:
+            return executor.submit(self._work, claims).result()
+        except BaseException:
+            # refused, or shut down: this thread must go on, and the items must not be lost
+            log.exception("executor refused work, items released queue=%s", self._engine.path)
+            self._engine.settle([items.released(claim) for claim in claims])
+            self._engine.is_closing.wait(_REFUSED_S)
+            return []
 
     def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
         """Work on these items until all are settled; returns the settlements to write. This thread
@@ -153,17 +174,20 @@ class ItemWorkers(HandlerThreads):
             if (found := values_of(engine, claim)) is not None:
                 good.append(claim)
                 values += found
+        work_in_hand.value.may_be_begun = may_be_begun = partial(engine.may_be_begun, good)
         is_batch = options.consume_batch is not None
         step = options.batch_items if is_batch else 1
         while values:
             done = 0 if len(good) > 1 else len(good[0].items) - len(values)
-            if not engine.may_be_begun(good):
+            if not may_be_begun():
                 return [items.interrupted(claim, claim.items[done:]) for claim in good]
             try:
                 given = values[:step] if is_batch else values[0]
                 count = min(step, len(values))
                 with tracing.of_items(good, engine.path, count, is_batch=is_batch):
                     self._handler(given)
+            except ConsumerClosed:  # a blocking consumer did not see it begun, or done
+                return [items.interrupted(claim, claim.items[done:]) for claim in good]
             except BaseException as exc:  # noqa: BLE001 - nothing may end this thread
                 failed = [self._failed(claim, claim.items[done:], exc) for claim in good]
                 if any(one.outcome is not ItemOutcome.DELETED for one in failed):
@@ -413,9 +437,11 @@ class Consumption(Generic[T]):
         self._paths = paths
         self.is_pushed = options.consumer is not None or options.consume_batch is not None
         name = options.name or paths.path.strip("/").replace("/", "-")
-        workers = options.concurrency if self.is_pushed else 0
+        workers = options.workers if self.is_pushed else 0
         self.engine = engine = Engine(session, paths, kind, name, options, workers)
         self._work = ItemWorkers(name, engine) if self.is_pushed else None
+        if isinstance(options.consumer, QueueConsumer):
+            engine.on_state = options.consumer.state_changed
         engine.give_back_idle = self._give_back_idle
         self._lock = primitives.Lock()
         # values of znodes that were taken, not handed out
@@ -445,6 +471,8 @@ class Consumption(Generic[T]):
         with self._lock:
             was_open = self._is_started and not self._is_closed
             self._is_closed = True
+        if isinstance(consumer := self.engine.options.consumer, BlockingQueueConsumer):
+            consumer.close()
         if not was_open:
             return True
         self._give_back_taken()

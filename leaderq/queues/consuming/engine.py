@@ -115,8 +115,8 @@ class Engine:
         self.is_closing = primitives.Event()
         self._ahead = RowsAhead(SizedReader(session, paths.path), self.is_closing.is_set)
         wake = self._service.wake
-        ahead = options.claim_ahead
-        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, ahead, max(1, workers))
+        slack, most = options.min_items_before_refresh, options.claim_ahead
+        self.ready = Prefetch(sort_key(kind), self._may_begin, wake, slack, most, max(1, workers))
         come = self.ready.has_come
         self._listing = QueueListing(session, paths, kind, self._waiting, self._ahead, wake, come)
         self._members = QueueMembers(session, paths, name, wake)
@@ -126,6 +126,7 @@ class Engine:
         # claimed by the present member, or being so, and not settled
         self._held: set[str] = set()
         self._probe_s = 0.0
+        self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
         self._has_taken = False
@@ -247,9 +248,8 @@ class Engine:
         self.ready.recheck()
 
     def _on_state(self, state: SessionState) -> None:
-        if state is not SessionState.CONNECTED:
-            self._inbox.append(self._listing.invalidate)
-        self.notify()
+        self._inbox.append(partial(self._tell_state, state))
+        self._service.wake()
 
     def _run(self, service: Service) -> None:
         while not self.is_closing.is_set():
@@ -324,6 +324,16 @@ class Engine:
                 self._settled(news)
             else:
                 news()
+
+    def _tell_state(self, state: SessionState) -> None:
+        self.ready.recheck()
+        if state is not SessionState.CONNECTED:
+            self._listing.invalidate()
+        try:
+            self.on_state(state)
+        except Exception:
+            said = "state_changed of the consumer failed, the queue continues state=%s"
+            log.exception(said, state.name)
 
     def _settled(self, settlement: ItemSettlement) -> None:
         name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths

@@ -26,7 +26,8 @@ class Prefetch:
     (or with the users' threads that take items); each caller bounds its own wait.
 
     ``key``: the sort key of names. ``may_begin``: whether items may be handed out now; called under
-    the lock, so it must not block. ``notify_wanted``: called when more is wanted.
+    the lock, so it must not block. ``notify_wanted``: called when more is wanted. ``slack``: how
+    many of one listing are handed out even if something more urgent has come.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class Prefetch:
         key: Callable[[str], Any],
         may_begin: Callable[[], bool],
         notify_wanted: Callable[[], object],
+        slack: int = 0,
         most_ahead: int = 100,
         workers: int = 1,
     ) -> None:
         self._key, self._is_allowed, self._notify_wanted = key, may_begin, notify_wanted
-        self._most_ahead, self._workers = most_ahead, workers
+        self._slack, self._most_ahead, self._workers = slack, most_ahead, workers
+        self._since_refresh = 0
         # the order of the most urgent newcomer since the last refresh
         self.came: Any = None
         self._changed = primitives.Condition()
@@ -129,6 +132,7 @@ class Prefetch:
                 has_next = len(found) < most and self._has_next()
             self.values -= values
             self.taken += values
+            self._since_refresh += len(found)
             self._taken_s = taken_s
             if values:
                 self._given[thread] = (taken_s, values)
@@ -159,8 +163,8 @@ class Prefetch:
 
     def has_come(self, name: str) -> None:
         """Note that a name has come into the queue. Nothing that goes after it is handed out before
-        :meth:`refreshed`. This holds even if nothing is ready, because claims under way may be put
-        here later.
+        :meth:`refreshed`, except the slack. This holds even if nothing is ready, because claims
+        under way may be put here later.
         """
         with self._changed:
             self._note(self._key(name))
@@ -177,6 +181,8 @@ class Prefetch:
             if self.came == came:
                 is_late = first is not None and any(first < key for key, _, _ in self._heap)
                 self.came = first if is_late else None
+                if not self._is_overtaken():
+                    self._since_refresh = 0
                 self._changed.notify_all()
 
     @property
@@ -189,7 +195,9 @@ class Prefetch:
         return self.came is not None and bool(self._heap) and self.came < self._heap[0][0]
 
     def _may_begin(self) -> bool:
-        return self._is_allowed() and not self._is_overtaken()
+        return self._is_allowed() and not (
+            self._is_overtaken() and self._since_refresh >= self._slack
+        )
 
     def recheck(self) -> None:
         with self._changed:

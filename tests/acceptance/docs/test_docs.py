@@ -24,7 +24,7 @@ CALLED_FIRST = {
 }
 LATER = {
     "kafka": ("class leaderq.kafka.Batch",),
-    "queues": ("class leaderq.queues.AsyncQueue",),
+    "queues": ("class leaderq.queues.BlockingQueueConsumer",),
     "producing": ("class leaderq.producing.CallableSink",),
 }
 DEPLOY = ROOT / "docs" / "deploy"

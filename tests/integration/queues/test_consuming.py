@@ -10,14 +10,14 @@ import pytest
 from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
 from leaderq.errors import BadVersion, QueueClosed
-from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, id_of
 from leaderq.queues.wire.payload import decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import FaultProxy, eventually
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create, Session, SetData, connect
+from leaderq.zookeeper import Create, Session, SessionState, SetData, connect
 
 
 @LOCKING
@@ -119,6 +119,32 @@ def test_closing_does_not_wait_for_a_consumer_that_hangs_and_what_it_does_is_ack
     held.released.set()
     eventually(lambda: is_empty(session) and session.children(LOCKS) == [])
     eventually(lambda: session.children(f"{PATH}-meta/members") == [])
+
+
+def test_a_queue_consumer_hears_of_the_connection(session: Session) -> None:
+    class Hearing(QueueConsumer[bytes]):
+        def __init__(self) -> None:
+            self.states: list[SessionState] = []
+            self.seen = Seen()
+
+        def consume(self, value: bytes) -> None:
+            self.seen(value)
+
+        def state_changed(self, state: SessionState) -> None:
+            self.states.append(state)
+            raise RuntimeError("harmless")
+
+    hearing = Hearing()
+    with consuming(session, hearing):
+        session.drop_connection()
+        eventually(
+            lambda: (
+                SessionState.SUSPENDED in hearing.states
+                and hearing.states[-1] is SessionState.CONNECTED
+            )
+        )
+        fill(session, [b"a"])
+        assert hearing.seen.wait_for(1) == [b"a"]
 
 
 @pytest.mark.parametrize("point", range(4))

@@ -80,6 +80,7 @@ def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_
         (DistributedQueue, PATH, {"lock_path": PATH}, "znodes of their own"),
         (DistributedIdQueue, "/a|b", {}, r"holds '\|'"),
         (DistributedQueue, "q", {}, "absolute"),
+        (DistributedQueue, PATH, {"min_items_before_refresh": 3}, "only a priority queue"),
         (DistributedQueue, PATH, {"consumer": print, "consume_batch": print}, "not both"),
         (DistributedQueue, PATH, {"consumer": 3}, "cannot be called"),
         *(

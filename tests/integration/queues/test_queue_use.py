@@ -1,4 +1,6 @@
-"""Using a queue on the real server: the builder, taking, pausing, looking, closing."""
+"""Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking,
+closing.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen
+from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
 from leaderq.errors import QueueClosed
 from leaderq.queues import (
     TEXT,
+    BlockingQueueConsumer,
     DistributedQueue,
     ErrorMode,
     QueueBuilder,
@@ -21,6 +24,21 @@ from leaderq.testing import eventually
 from leaderq.zookeeper import Session
 
 QUICK = Retry(attempts=10, first_s=0.01)
+
+
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(
+    session: Session,
+) -> None:
+    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
+    with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
+        for item in numbered(10):
+            queue.put(item)
+        for item in numbered(10):
+            assert blocking.take(60) == item
+            assert any(data == item for data in stored(session))
+            blocking.task_done()
+        eventually(lambda: queue.depth() == 0)
+        assert blocking.take(0.05) is None
 
 
 def test_the_builder_builds_all_four_with_the_same_settings(session: Session) -> None:
@@ -33,18 +51,20 @@ def test_the_builder_builds_all_four_with_the_same_settings(session: Session) ->
         .final_flush_s(20.0)
         .keywords(concurrency=2, error_mode=ErrorMode.KEEP, retry=QUICK, name="built")
     )
-    with builder.build_queue() as queue:
-        queue.put("plain")
-        seen.wait_for(1)
-    with builder.build_id_queue() as ids:
-        ids.put("id", "x")
-        seen.wait_for(2)
-    with builder.build_priority_queue() as priorities:
-        priorities.put("priority", 1)
-        seen.wait_for(3)
-    with builder.build_delay_queue() as delays:
-        delays.put("delay")
-        assert seen.wait_for(4) == ["plain", "id", "priority", "delay"]
+    with ThreadPoolExecutor(2) as pool:
+        builder.executor(pool)
+        with builder.build_queue() as queue:
+            queue.put("plain")
+            seen.wait_for(1)
+        with builder.build_id_queue() as ids:
+            ids.put("id", "x")
+            seen.wait_for(2)
+        with builder.build_priority_queue(3) as priorities:
+            priorities.put("priority", 1)
+            seen.wait_for(3)
+        with builder.build_delay_queue() as delays:
+            delays.put("delay")
+            assert seen.wait_for(4) == ["plain", "id", "priority", "delay"]
     batches: list[Any] = []
     with (
         QueueBuilder.builder(session, None, TEXT, PATH)

@@ -101,7 +101,7 @@ def test_coroutine_functions_are_consumers_and_generators_are_not() -> None:
     def later(_: object) -> Iterator[int]:
         yield 1
 
-    QueueOptions(consumer=work)
+    assert QueueOptions(consumer=work).on_value is work
     QueueOptions(consume_batch=work)
 
     async def never(_: object) -> AsyncIterator[int]:

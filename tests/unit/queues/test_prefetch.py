@@ -27,12 +27,13 @@ def ready(**options: int) -> Prefetch:
     return Prefetch(sort_key(QueueKind.PRIORITY), lambda: True, lambda: None, **options)
 
 
-def test_nothing_is_handed_out_before_a_newcomer_that_is_more_urgent() -> None:
-    one, (urgent,) = ready(), claims(1, 1)
+@pytest.mark.parametrize("slack", [0, 3])
+def test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent(slack: int) -> None:
+    one, (urgent,) = ready(slack=slack), claims(1, 1)
     one.put(claims(10, 8))
     for _ in range(2):  # after each newcomer
         one.has_come(urgent.name)
-        assert one.take(1, 0) == []
+        assert sum(len(one.take(1, 0)) for _ in range(6)) == slack
         one.put([urgent])
         one.refreshed(one.came, None)
         assert one.take(1, 0) == [urgent]
