@@ -7,6 +7,7 @@ from __future__ import annotations
 LAST = "the last statement of its path, which would end there anyway"
 BEFORE_FIRST_USE = "it is set again before it is read for the first time"
 QUICK_WAY = "a quick way out; the long way gives the same"
+UNREAD = "only the other fields of this one are looked at"
 IMPLIED = "the other operand implies it"
 NUMBER_IS_SHORT = (
     "where the search begins only saves time: a match ends the name, within 11 letters"
@@ -41,6 +42,9 @@ EQUIVALENT: dict[str, str] = {
     "dyno.index:93541825": ALONG_THE_HEAP,
     "dyno.index:96dbd32b": ALONG_THE_HEAP,
     "dyno.index:abf416cb": HEAP_IS_CLEANED,
+    "dyno.message:b5535e6b": UNREAD,
+    "dyno.message:14812ed8": UNREAD,
+    "dyno.message:144c7804": "no shard is called by an empty name",
     "queues.wire.names:785166d1": "any number beyond those of ZooKeeper will do",
     "queues.wire.names:309ff141": "any number beyond those of ZooKeeper will do",
     "queues.wire.names:92dea8d9": NUMBER_IS_SHORT,
