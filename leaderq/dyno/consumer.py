@@ -87,15 +87,12 @@ class DynoConsumer:
         self._figures = nodes.figures
         self._now_ms, self.bodies, self.retry = nodes.now_ms, nodes.bodies, nodes.retry
         self.serializer = nodes.serializer
-        self._looking = primitives.Lock()
         self._next_look_s, self._next_sweep_s = 0.0, clock.now_s() + SWEEP_S
         self._changed = primitives.Condition()
         self._changes = 0
         self._is_second = False
         """Whether another consumer was quicker than a ``pop`` that waited."""
-        self.views: dict[str, ShardView] = {}
-        """Of the shards that are there, in their order; replaced when others are."""
-        nodes.changed, nodes.serve = self._notify, self._serve
+        nodes.changed = self._notify
         self._entering = primitives.Lock()
         self._membership: Membership | None = None
         self._members = Members(nodes.session, nodes.paths, nodes.name, self._look_soon)
@@ -120,7 +117,7 @@ class DynoConsumer:
                 log.warning(said, self._paths.root, former.mark)
                 former.writer.close(0.0)
                 self._membership = None
-                for view in self.views.values():
+                for view in self._nodes.views.values():
                     view.is_stale = True
             self._nodes.open()
             before_ms = self._now_ms()
@@ -134,25 +131,6 @@ class DynoConsumer:
             self._minder.start()
             return entered
 
-    def view(self, shard: str) -> ShardView:
-        """Return this process's view of a shard, which is made if there is none."""
-        if (known := self.views.get(shard)) is None:
-            nodes = self._nodes
-            known = ShardView(
-                nodes.session, nodes.paths.shard(shard), self._notify, nodes.ageing_s, nodes.now_ms
-            )
-            self.views = {**self.views, shard: known}
-        return known
-
-    def _serve(self, shards: Sequence[str]) -> None:
-        """Keep views of these shards only, and close all others."""
-        former, self.views = self.views, {shard: self.view(shard) for shard in shards}
-        for shard, view in former.items():
-            if shard not in self.views:
-                view.close()
-            else:
-                view.age_by(self._nodes.ageing_s)
-
     def close(self, timeout_s: float) -> bool:
         """Leave the queue and release unsettled messages; returns whether everything was written
         within ``timeout_s`` seconds.
@@ -165,7 +143,7 @@ class DynoConsumer:
         if membership is not None:
             held = [one for one in self._held.copy() if one.left_s > 0]
             self._release(held, membership.writer)
-        for view in self.views.values():
+        for view in self._nodes.views.values():
             view.close()
         self._members.close()
         return membership is None or membership.writer.close(timeout_s)
@@ -287,7 +265,7 @@ class DynoConsumer:
         """Claim those messages of ``names`` that are due at ``due_ms`` and that nobody holds, and
         return their deliveries. The caller settles each, or puts it back unchanged.
         """
-        membership, view = self.membership(), self.view(shard)
+        membership, view = self.membership(), self._nodes.view(shard)
         self._nodes.open()
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
         view.refresh()
@@ -333,14 +311,14 @@ class DynoConsumer:
             most *= 4
 
     def _in_order(self, membership: Membership) -> list[ShardView]:
-        views, members = list(self.views.values()), self._members.names
+        views, members = list(self._nodes.views.values()), self._members.names
         rank = members.index(membership.mark) if membership.mark in members else 0
         at = rank % len(views)
         return views[at:] + views[:at]
 
     def _wait(self, seen: int, timeout_s: float) -> None:
         now_ms, deadline = self._now_ms(), Deadline(timeout_s)
-        for view in [] if self._nodes.settings().is_paused else self.views.values():
+        for view in [] if self._nodes.settings().is_paused else self._nodes.views.values():
             with view.lock:
                 due_ms = view.index.next_due_ms(now_ms)
             if due_ms is not None:
@@ -579,7 +557,7 @@ class DynoConsumer:
                 one.version += 1
                 one.until_s = now_s + lease_s
                 self._held[one] = None
-                if (view := self.views.get(one.shard)) is not None:
+                if (view := self._nodes.views.get(one.shard)) is not None:
                     with view.lock:
                         view.index.extended(one.name, one.version, now_s, lease_s)
         return known
@@ -619,7 +597,7 @@ class DynoConsumer:
         for one in deliveries:
             one.is_settled = True
             self._held.pop(one, None)
-            if are_gone and (view := self.views.get(one.shard)) is not None:
+            if are_gone and (view := self._nodes.views.get(one.shard)) is not None:
                 with view.lock:
                     view.index.deleted(one.name)
 
@@ -644,26 +622,21 @@ class DynoConsumer:
         counts = state.deliveries, state.failures, state.first_ms, self._now_ms()
         return DeadMessage(name, shard, reason, state.error, *counts, data)
 
-    def look_at_leases(self) -> int:
-        """Find the leases that are over, in all shards; returns their number."""
-        with self._looking:
-            self._nodes.open()
-            try:
-                former = set(self._members.names)
-                self._members.refresh()
-                gone = former.difference(self._members.names)
-                self._has_lost_member = self._has_lost_member or bool(gone)
-                has_lost = self._has_lost_member
-                listed = partial(self._session.children, self._paths.members)
-                over = [
-                    view.look_at_claims(listed, has_lost_member=has_lost)
-                    for view in self.views.values()
-                ]
-            except BaseException:
-                self._members.is_stale = True
-                raise
-            self._has_lost_member = False
-            return sum(over)
+    def _look_at_leases(self) -> None:
+        """Find the leases that are over, in all shards."""
+        self._nodes.open()
+        try:
+            former = set(self._members.names)
+            self._members.refresh()
+            if not former.issubset(self._members.names):
+                self._has_lost_member = True
+            listed = partial(self._session.children, self._paths.members)
+            for view in self._nodes.views.values():
+                view.look_at_claims(listed, has_lost_member=self._has_lost_member)
+        except BaseException:
+            self._members.is_stale = True
+            raise
+        self._has_lost_member = False
 
     def _mind(self) -> float:
         next_s = LOOK_S
@@ -672,9 +645,9 @@ class DynoConsumer:
             is_time = clock.now_s() >= self._next_look_s  # not each time that a handler begins
             member = self._membership
             if is_time and member is not None and member.session_id == self._session.id:
-                self.look_at_leases()
+                self._look_at_leases()
                 now_s = clock.now_s()
-                looks_s = (view.next_look_s() for view in self.views.values())
+                looks_s = (view.next_look_s() for view in self._nodes.views.values())
                 soonest_s = min(looks_s, default=now_s + LOOK_S)
                 self._next_look_s = min(now_s + LOOK_S, max(now_s + LEAST_S, soonest_s))
                 next_s = min(next_s, self._next_look_s - now_s)
@@ -684,7 +657,7 @@ class DynoConsumer:
                     self._ids.sweep_windows(self._now_ms(), member.writer)
                     self._sweep_shards(member.writer)
             if self._figures.is_asked(clock.now_s()):
-                found = shard_figures(self._nodes, self.view)
+                found = shard_figures(self._nodes)
                 self._figures.note(clock.now_s(), depths(found))
             for one in [one for one in self._held.copy() if one.left_s <= 0]:
                 self._held.pop(one, None)
@@ -702,7 +675,7 @@ class DynoConsumer:
 
     def _sweep_shards(self, writer: SequencedWriter) -> None:
         """Delete empty shards that no messages are pushed to any more."""
-        gone = [shard for shard in self.views if shard not in self._nodes.open().shards]
+        gone = [shard for shard in self._nodes.views if shard not in self._nodes.open().shards]
         paths = [self._paths.shard(shard) for shard in gone]
         groups = [(*map(Delete, one.parents), Delete(one.base)) for one in paths]
         apply_all(writer, groups, self._paths.root)

@@ -68,9 +68,10 @@ class QueueNodes(ReadAfterNews):
     given_lease_s: float | None
     given_ageing_s: float | None
     changed: Callable[[], object] = lambda: None
-    """Called on the thread of watches when the settings or the shards have changed."""
-    serve: Callable[[Sequence[str]], object] = lambda _: None
-    """Called with all shards that are there, and to be, when that may have changed."""
+    """Called on the thread of watches when the settings, the shards or what is in them have
+    changed."""
+    views: dict[str, ShardView] = field(default_factory=dict)
+    """Of the shards that are there, in their order; replaced when others are."""
     held: Callable[[], int] = lambda: 0
     """How many messages this process has in hand."""
     figures: QueueFigures = field(init=False)
@@ -169,7 +170,20 @@ class QueueNodes(ReadAfterNews):
         if found != known:
             self._settings = found
             self._compare(found)
-        self.serve(self.shards())
+        former, self.views = self.views, {shard: self.view(shard) for shard in self.shards()}
+        for shard, view in former.items():
+            if shard not in self.views:
+                view.close()
+            else:
+                view.age_by(self.ageing_s)
+
+    def view(self, shard: str) -> ShardView:
+        """Return this process's view of a shard, which is made if there is none."""
+        if (known := self.views.get(shard)) is None:
+            paths = self.paths.shard(shard)
+            known = ShardView(self.session, paths, self._notify, self.ageing_s, self.now_ms)
+            self.views = {**self.views, shard: known}
+        return known
 
     def _compare(self, found: QueueSettings) -> None:
         for name, mine, queues in (
@@ -375,13 +389,11 @@ def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
     return out
 
 
-def shard_figures(
-    nodes: QueueNodes, view_of: Callable[[str], ShardView]
-) -> dict[str, ShardFigures]:
+def shard_figures(nodes: QueueNodes) -> dict[str, ShardFigures]:
     """Return the figures of each shard, as this consumer sees them."""
     out = {}
     for shard, sizes in shard_sizes(nodes).items():
-        view, now_ms = view_of(shard), nodes.now_ms()
+        view, now_ms = nodes.view(shard), nodes.now_ms()
         view.refresh()
         with view.lock:
             times_ms = view.index.due_times_ms(now_ms)

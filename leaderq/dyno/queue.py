@@ -521,7 +521,7 @@ class DynoQueue:
         out: list[DynoMessage] = []
         now_ms = self._now_ms()
         for shard in self._nodes.shards():
-            view = self._consumer.view(shard)
+            view = self._nodes.view(shard)
             view.refresh()
             with view.lock:
                 names = view.index.peek(most - len(out), now_ms)
@@ -545,7 +545,7 @@ class DynoQueue:
 
     def figures(self) -> dict[str, ShardFigures]:
         """Return the figures of each shard, as this consumer sees them."""
-        return shard_figures(self._nodes, self._consumer.view)
+        return shard_figures(self._nodes)
 
     def remove(self, id: str) -> bool:
         """Delete a message in any state; returns whether it existed. A consumer that has it finds

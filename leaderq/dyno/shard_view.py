@@ -169,8 +169,8 @@ class ShardView(ReadAfterNews):
 
     def look_at_claims(
         self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
-    ) -> int:
-        """Learn which messages are leased, and which leases are over; returns how many are over.
+    ) -> None:
+        """Learn which messages are leased, and which leases are over.
 
         ``members()`` is asked after the claims were read: a claim's owner that is missing then has
         left, and is not a new member. If a member has left (``has_lost_member``), all leases are
@@ -182,7 +182,7 @@ class ShardView(ReadAfterNews):
                 names = self._session.children(self.paths.claims)
             except NoNode:  # deleted by hand
                 self.is_stale = True
-                return 0
+                return
             self._next_listing_s = now_s + min(LONGEST_S, len(names) / 20_000)
         now_s = clock.now_s()
         with self.lock:
@@ -191,17 +191,16 @@ class ShardView(ReadAfterNews):
             wanted = self.index.to_look_at(now_s, everything=has_lost_member)
         found = read_claims(self._session, self.paths, wanted)
         there = members() if found else ()
-        over, now_s = 0, clock.now_s()  # later than anything that was read
+        now_s = clock.now_s()  # later than anything that was read
         with self.lock:
             for one in found:
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
                     self.index.rested(one.resting)
                 else:
                     lease_s = one.lease_s if one.state.member in there else 0.0
-                    over += self.index.observed(one.name, one.version, lease_s, now_s)
+                    self.index.observed(one.name, one.version, lease_s, now_s)
         if found:
             self._notify()
-        return over
 
     def next_look_s(self) -> float:
         with self.lock:

@@ -282,10 +282,6 @@ class QueueRecipe(Generic[T]):
         """
         return self._consumption.engine.pause_switch.is_paused
 
-    def set_error_mode(self, mode: ErrorMode) -> None:
-        """Set the keyword ``error_mode``, from the next failure on."""
-        self._consumption.set_error_mode(mode)
-
     def depth(self) -> int:
         """How many znodes the queue has, including those being worked on; one small request."""
         return self._admin.depth()

@@ -453,12 +453,11 @@ def too_soon(lines: Sequence[Step], off_s: float) -> list[str]:
 def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[str]:
     """Once all is healed, no pop waits in vain while a message is free that is in no group.
 
-    Whoever is refused has lost it to another, who may have died before he told. Who has just come
-    lets a lease pass from then on.
+    Whoever is refused has lost it to another, who may have died before he told. Whoever dies or
+    stands still may have claimed any, and told of none. Who has just come lets a lease pass from
+    then on.
     """
-    healed_s = next((one.at_s for one in lines if one.what is Did.HEALED), None)
-    if healed_s is None:
-        return []
+    healed_s = next((one.at_s for one in lines if one.what is Did.HEALED), math.inf)
     problems: list[str] = []
     free_s: dict[str, float] = {}
     before_s: dict[str, float] = {}
@@ -475,6 +474,9 @@ def left_lying(lines: Sequence[Step], timeout_s: float, lease_s: float) -> list[
             before_s[one.id], free_s[one.id] = free_s[one.id], math.inf
         elif one.what is Did.REFUSED and free_s.get(one.id) == math.inf:
             free_s[one.id] = max(before_s[one.id], one.at_s + lease_s)
+        elif one.what is Did.FAULT and one.process.startswith("consumer"):
+            held_s = one.at_s + lease_s * SLOWER
+            free_s = {id: max(since_s, held_s) for id, since_s in free_s.items()}
         elif one.what in _ENDS:
             free_s.pop(one.id, None)
         elif one.what is Did.EMPTY and one.due_s > healed_s + 2 * timeout_s:

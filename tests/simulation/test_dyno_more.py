@@ -12,7 +12,7 @@ import pytest
 
 from leaderq.dyno import Message, StaleLease
 from leaderq.engine.dead_letters import Moved
-from leaderq.errors import ConfigurationError, NodeExists, QueueFull
+from leaderq.errors import NodeExists, QueueFull
 from leaderq.queues import DistributedQueue
 from leaderq.zookeeper import Create
 from leaderq.zookeeper.writing.groups import MULTI_BYTES
@@ -73,11 +73,6 @@ def test_a_queue_with_a_limit_takes_no_more(s):
     assert len(a.push([Message(), Message()])) == 2
     assert a.configure(max_messages=0).max_messages == 0
     assert len(a.push([Message() for _ in range(9)])) == 9
-
-
-def test_a_time_to_live_is_a_time():
-    with pytest.raises(ConfigurationError, match="expires_s"):
-        Message(expires_s=-1)
 
 
 @scene(3)

@@ -357,13 +357,15 @@ def test_f12_an_executor_that_refuses_ends_no_loop(s):
     s.until(lambda: work.done == ["x", "y"])
 
 
+@pytest.mark.parametrize("kind", [DistributedQueue, DistributedDelayQueue])
 @pytest.mark.parametrize("is_cut_off", [False, True])
 @scene(10)
-def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s, is_cut_off):
+def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s, is_cut_off, kind):
     (a,) = s.guests("a")
     work = Work()
-    consuming(a, work)
-    put(s, "x")
+    consuming(a, work, kind=kind)
+    putting = put if kind is DistributedQueue else partial(put_delayed, delay_s=0.0)
+    putting(s, "x")
     s.until(lambda: work.done and is_clean(s))
     s.run(s.world.faults())
     if is_cut_off:
@@ -371,7 +373,7 @@ def test_f13_a_queue_that_was_deleted_and_made_again_is_heard(s, is_cut_off):
         s.reset(a)
     s.ask(lambda beside: beside.multi([Delete(Q), Create(Q)]))
     s.heal(a)
-    put(s, "y")
+    putting(s, "y")
     s.until(lambda: work.done == ["x", "y"], within_s=11.0)
 
 

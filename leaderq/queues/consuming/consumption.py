@@ -37,7 +37,6 @@ from leaderq.observability import tracing
 from leaderq.queues.consumers import (
     BlockingQueueConsumer,
     ConsumerClosed,
-    ErrorMode,
     QueueConsumer,
     QueueOptions,
     work_in_hand,
@@ -478,9 +477,6 @@ class Consumption(Generic[T]):
             return True
         self._give_back_taken()
         return self.engine.close(timeout_s, self._work.stop if self._work else lambda _: True)
-
-    def set_error_mode(self, mode: ErrorMode) -> None:
-        self.engine.options = replace(self.engine.options, error_mode=mode)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""

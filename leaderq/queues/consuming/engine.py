@@ -472,7 +472,7 @@ class Engine:
             return names
         asks = self.ready.asks  # before the look that answers them
         if (
-            self._listing.is_stale
+            self._listing.stale_in_s <= 0
             or asks > self.ready.answered
             or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
         ):

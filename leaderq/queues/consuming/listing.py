@@ -3,8 +3,8 @@
 **Plain and id queues** are listed when the last listing is used up: the deeper a queue, the dearer
 its listing, and every delete of our own would call for another. One-shot watches tell when there is
 something to list again. **Priority and delay queues** need to know of each newcomer, because it may
-go before the names that wait: a persistent watch (ZooKeeper 3.6) tells every name made and deleted.
-With older servers, these queues are listed like the others.
+go before the names that wait: a persistent watch tells every name made and deleted, so they are
+listed once, and again when the session was away or the path was deleted.
 
 One change of the path wakes every idle consumer, and most changes concern one of them. So a
 consumer that has a share of the numbers also watches for the znode of its next number. After any
@@ -13,7 +13,7 @@ other change it waits for :data:`OTHERS_S` seconds before it looks for what othe
 With a lock path, its children are read as well. Locked items are left alone. The end of such a lock
 is news, because its consumer has died (F7); other locks come and go unnoticed, until names of
 others' shares are overdue. Whatever happened to the queue's path (F13), the next look makes it
-again and watches it. Every :data:`SCAN_S` seconds the servers are asked in any case.
+again and watches it. Plain and id queues are listed every :data:`SCAN_S` seconds in any case.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from weakref import WeakMethod
 
 from leaderq.base import clock
 from leaderq.engine.reading_ahead import RowsAhead
-from leaderq.errors import ConnectionLost, NoNode, ZooKeeperError
+from leaderq.errors import ConnectionLost, NoNode
 from leaderq.queues.consuming.pending import PendingNames, Share
-from leaderq.queues.wire.names import QueueKind, is_item, next_number
+from leaderq.queues.wire.names import QueueKind, is_item
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
 from leaderq.zookeeper import Session, Stat, Subscription, WatchEvent, WatchKind
@@ -80,8 +80,8 @@ class QueueListing:
         self._names: Subscription | None = None
         self._news: deque[WatchEvent] = deque()
         self._held: set[str] = set()
-        self._stale_s = self._looked_s = 0.0
-        """From when on the listing is too old, and when it was made."""
+        self._stale_s = 0.0
+        """From when on the listing is too old."""
         self._next: str | None = None
         """The name whose znode is watched for."""
         self.is_lock_changed = False
@@ -90,37 +90,13 @@ class QueueListing:
         self._is_path_watched = self._is_path_new = False
         self._on_children, self._on_path = _weakly(self._changed), _weakly(self._path_changed)
         self._on_locks, self._on_next = _weakly(self._locks_changed), _weakly(self._next_came)
-        self._made_at_look, self._made_since = -1, 0
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether only a new listing can tell that the queue is empty. Asks the servers at
-        times.
-        """
-        now_s = clock.now_s()
-        if self._stale_s == math.inf and now_s >= self._looked_s + SCAN_S:
-            self._looked_s = now_s
-            if not self._missed_nothing():
-                self._stale_s = now_s
-        return now_s >= self._stale_s
 
     @property
     def stale_in_s(self) -> float:
-        """In how many seconds the listing will be stale; infinite if nothing has changed."""
-        return self._stale_s - clock.now_s()
-
-    def _missed_nothing(self) -> bool:
-        """Whether every znode ever made in the queue is known, from the listing or from watches
-        since.
+        """In how many seconds only a new listing can tell that the queue is empty: 0 or less if it
+        is so now, infinite if nothing has changed.
         """
-        if self._names is None:
-            return False
-        stat = self._session.exists(self._paths.path)
-        return (
-            stat is not None
-            and next_number(stat.cversion, stat.num_children)
-            == self._made_at_look + self._made_since
-        )
+        return self._stale_s - clock.now_s()
 
     @property
     def has_news(self) -> bool:
@@ -142,24 +118,16 @@ class QueueListing:
         session raises.
         """
         if self._wants_names and self._names is None:
-            self._watch_names()
+            self._names = self._session.watch_tree(self._paths.path, self._named)
         # before reading: later news makes it stale again
-        self._stale_s, self.is_lock_changed = math.inf, False
+        self._stale_s = math.inf if self._wants_names else clock.now_s() + SCAN_S
+        self.is_lock_changed = False
         self._news.clear()
-        self._made_since = 0
-        self._looked_s = clock.now_s()
         try:
             names = self._list(share)
         except BaseException:
             self.invalidate()
             raise
-        if self._names is not None:
-            # Znodes made between the listing and this are counted twice; the next scan lists again,
-            # and all is well.
-            stat = self._session.exists(self._paths.path)
-            self._made_at_look = (
-                next_number(stat.cversion, stat.num_children) if stat is not None else -1
-            )
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
@@ -253,19 +221,6 @@ class QueueListing:
             self._names.close()
             self._names = None
 
-    def _watch_names(self) -> None:
-        try:
-            self._names = self._session.watch_tree(self._paths.path, self._named)
-        except ConnectionLost:
-            raise
-        except ZooKeeperError as exc:
-            log.info(
-                "queue not watched name by name, listed again instead queue=%s error=%s",
-                self._paths.path,
-                exc,
-            )
-            self._wants_names = False
-
     def _changed(self, _event: WatchEvent) -> None:
         wait_s = 0.0 if self._next is None else OTHERS_S
         self._stale_s = min(self._stale_s, clock.now_s() + wait_s)
@@ -301,13 +256,9 @@ class QueueListing:
             self._path_changed(event)
             return
         name = name_of(event.path)
-        if parent_of(event.path) != self._paths.path:
-            return
-        if not is_item(self._kind, name):
-            self._made_since += event.kind is WatchKind.CREATED
+        if parent_of(event.path) != self._paths.path or not is_item(self._kind, name):
             return
         if event.kind is WatchKind.CREATED:
-            self._made_since += 1
             self._news.append(event)
             self._created(name)
             self._notify()

@@ -254,7 +254,6 @@ class ConsumerDeathWatcher(ReadAfterNews):
         self._paths = paths
         self._kind = kind
         self._members: set[str] = set()
-        self.wake_ups = 0
 
     def start(self) -> None:
         self._service.start()
@@ -303,4 +302,3 @@ class ConsumerDeathWatcher(ReadAfterNews):
         if any(self._kind is not QueueKind.DELAY or due_ms_of(name) <= now for name in free):
             poke = self._paths.item(POKE)
             self._session.multi([Create(poke), Delete(poke)])
-            self.wake_ups += 1

@@ -33,9 +33,10 @@ QUICK = Retry(attempts=10, first_s=0.01)
 
 def test_an_item_that_failed_is_gone_where_the_mode_is_to_delete(session):
     flaky = Flaky(1)
-    queue = DistributedQueue(session, PATH, consumer=flaky, lock_path=LOCKS, retry=QUICK)
-    queue.set_error_mode(ErrorMode.DELETE)
-    with queue:
+    delete = ErrorMode.DELETE
+    with DistributedQueue(
+        session, PATH, consumer=flaky, lock_path=LOCKS, retry=QUICK, error_mode=delete
+    ) as queue:
         queue.put(b"bad")
         queue.put(b"good")
         eventually(lambda: b"good" in flaky.seen.values and not session.children(PATH))
