@@ -161,16 +161,16 @@ def test_a_career_is_forgotten_when_nobody_stands_for_it(ask, lead, stand):
 
 
 def test_one_damaged_record_hides_neither_itself_nor_the_other_careers(
-    session, root, shell, status, leader, given
+    session, znode_root, shell, status, leader, given
 ):
-    session.set(Layout(root, "ad-billing").control, b"{")
+    session.set(Layout(znode_root, "ad-billing").control, b"{")
     done = status("--json")
     (view,) = map(json.loads, done.stdout.splitlines())
     assert view["leader"] == "a"
     assert "the operators' wishes are lost" in done.stderr
     assert "the operators' wishes are lost" in view["why"]
-    session.ensure_path(Layout(root, "spoilt").term)
-    session.set(Layout(root, "spoilt").term, b"{")
+    session.ensure_path(Layout(znode_root, "spoilt").term)
+    session.set(Layout(znode_root, "spoilt").term, b"{")
     for verb in ("status", "members"):
         done = shell(verb, "--json", **given)
         assert done.returncode == 1
