@@ -158,9 +158,8 @@ class Spill:
         """
         if self._most_unwritten is not None and self.is_behind() and not self.journal.is_writer:
             with suppress(LeaderqError):  # it is on its way all the same
-                self.journal.await_stored(
-                    self.journal.next_id - self._most_unwritten, timeout_s=_WRITTEN_S
-                )
+                end_id = self.journal.next_id - self._most_unwritten + 1
+                self.journal.await_stored(end_id, timeout_s=_WRITTEN_S)
 
     def is_behind(self) -> bool:
         journal, most = self.journal, self._most_unwritten

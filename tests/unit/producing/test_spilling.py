@@ -26,6 +26,7 @@ from leaderq.producing import (
     BatchOutcome,
     Block,
     BufferState,
+    Every,
     Interval,
     Journal,
     WhenFull,
@@ -225,3 +226,30 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
         assert sent == [one for one in taken if one in set(sent)]
         assert set(taken) - set(sent) <= set(refused)
         assert one.close(30).pending == 0
+
+
+def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file(
+    producer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may, ends = threading.Event(), list[int]()
+
+    class Slow(Disk):
+        def write(self, fd: int, data: Any, offset: int) -> int:
+            may.wait(30)
+            return super().write(fd, data, offset)
+
+    with Journal(tmp_path, sync=Every(3), disk=Slow()) as journal:
+        real = journal.await_stored
+
+        def awaited(end_id: int, **given: Any) -> None:
+            ends.append(end_id)
+            may.set()
+            real(end_id, **given)
+
+        monkeypatch.setattr(journal, "await_stored", awaited)
+        one = producer(journal=journal, persistence=Every(3), sink_timeout_s=10.0)
+        for number, asked in enumerate([[], [], [2]]):
+            one.send(number)
+            assert ends == asked
+        assert journal.stored_id >= 1
+        assert one.close()
