@@ -49,7 +49,6 @@ from leaderq.kafka.handling.context import (
 )
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
@@ -306,7 +305,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits, ahead=ahead, parts=parts),
+            batch_limits=BatchLimits(*limits, ahead, parts, declared.max_records_per_s),
             start=declared.auto_offset_reset,
             begin_at=environment.offsets_at_begin if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),
@@ -359,7 +358,6 @@ def handling_context(
     **parts: Any,
 ) -> HandlingContext:
     key, value = declared.key_deserializer, declared.value_deserializer
-    limits = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     return HandlingContext(
         career=declared.name,
         handle=handle,
@@ -371,7 +369,6 @@ def handling_context(
         workers=declared.workers,
         order=declared.order,
         on_error=policy(declared.on_error, declared.where),
-        rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,
     )
 

@@ -18,7 +18,7 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.calls import HandleCalls
-from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
+from leaderq.kafka.handling.on_error import OnError, PoisonRecord, is_about_records
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.stores import STORES, chosen
@@ -67,10 +67,8 @@ class KafkaCareer(Career):
     key_serializer: ClassVar[Any] = None
     value_serializer: ClassVar[Any] = None
     max_records_per_s: ClassVar[float | None] = None
-    max_bytes_per_s: ClassVar[float | None] = None
-    key_interval_s: ClassVar[float | None] = None
 
-    on_error: ClassVar[Literal["raise"] | ErrorOption] = "raise"
+    on_error: ClassVar[Literal["raise"] | OnError] = "raise"
     handle_budget_s: ClassVar[float | None] = None
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.
@@ -309,8 +307,7 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         :meth:`handle` sees; ``key_serializer``, ``value_serializer``: make bytes of what is given
         to :meth:`produce`. Each is ``"json"``, a function, or a class of confluent-kafka's schema
         registry; default: bytes. ``None`` (no key, a tombstone) stays ``None``.
-        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
-        between two records of one key.
+        ``max_records_per_s``: the most records that are handed over in a second.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of, size_of
+from leaderq.kafka.record import Batch, Chained, Partition, Record, size_of
 
+QUANTUM_S = 0.1
+"""With a rate, a batch waits for so many seconds' worth, so that records do not come singly."""
+_DUST = 1e-6  # of a record: what adding up fractions of seconds may lose
 SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
 """How many records to read ahead where workers share them, and how many while they are of fewer
 partitions than there are workers: one fetch of a partition may hold 10,000 small records.
@@ -30,6 +33,7 @@ class BatchLimits:
     """The limits of a batch: how large it may be (``max_bytes`` of keys and values; a single larger
     record is a batch), how long after its first record it is handed out, how many ``workers`` share
     it, in how many ``parts`` it is handed out, and how many parts are read ahead (``ahead``).
+    ``records_per_s``: how many records are handed out in a second.
     """
 
     max_records: int = 1000
@@ -38,6 +42,7 @@ class BatchLimits:
     workers: int = 1
     ahead: int = 1
     parts: int = 1
+    records_per_s: float | None = None
 
 
 class ReadAhead:
@@ -52,6 +57,8 @@ class ReadAhead:
         self._counts: dict[Partition, int] = {}
         self._bytes = 0
         self._record_bytes = 1.0
+        rate = batch_limits.records_per_s
+        self._bucket = None if rate is None else TokenBucket(rate)
 
     @property
     def room(self) -> int:
@@ -94,25 +101,30 @@ class ReadAhead:
     def take(self, now_s: float) -> Batch | None:
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:
             return None
+        most = self._max_records if self._bucket is None else self._bucket.level(now_s)
         excess = self._bytes - self._max_bytes
         taken: dict[Partition, Sequence[Record]] = {}
-        for where, count in shares(self._counts, self._max_records).items():
+        for where, count in shares(self._counts, min(self._max_records, int(most + _DUST))).items():
             if rows := self._cut(where, count, self._bytes - excess, at_least=not taken):
                 taken[where] = rows
         for where in taken:  # the others come first next time
             if where in self._counts:
                 self._counts[where] = self._counts.pop(where)
-        return batch_of(taken)
+        batch = Batch(taken)
+        if self._bucket is not None:
+            self._bucket.take(now_s, len(batch))
+        return batch
 
     def wait_s(self, now_s: float) -> float | None:
         """Return the seconds until a batch can be taken; ``None``: no records are ahead."""
         if not self._counts:
             return None
-        is_large = self._bytes >= self._max_bytes
-        if is_large or sum(self._counts.values()) >= self._max_records:
-            return 0.0
+        count = min(sum(self._counts.values()), self._max_records)
+        wait_s = 0.0 if self._bucket is None else self._bucket.wait_s(now_s, count)
+        if self._bytes >= self._max_bytes or count == self._max_records:
+            return wait_s
         since_s = min(parts[0].at_s for parts in self._waiting.values())
-        return max(0.0, since_s + self._limits.max_wait_s - now_s)
+        return max(wait_s, since_s + self._limits.max_wait_s - now_s)
 
     def clear(self) -> None:
         """Drop all records; they will be read again."""
@@ -141,6 +153,30 @@ class ReadAhead:
         if not self._counts[where]:
             del self._waiting[where], self._counts[where]
         return taken[0] if len(taken) == 1 else Chained(taken)
+
+
+class TokenBucket:
+    """How many records may be handed out: ``rate`` more each second, up to one second's worth, at
+    least one.
+
+    *Guarantees:* in any window of ``w`` seconds at most ``rate * w + max(1, rate)`` are taken.
+    *Not guaranteed:* anything across terms: each starts with a full bucket.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._at_s = rate, 0.0
+        self._most = self._tokens = max(1.0, rate)
+
+    def level(self, now_s: float) -> float:
+        return min(self._most, self._tokens + self._rate * max(0.0, now_s - self._at_s))
+
+    def wait_s(self, now_s: float, count: int) -> float:
+        """Return the seconds until ``count`` records may be taken, or a quantum of them."""
+        lacks = min(count, max(1.0, self._rate * QUANTUM_S)) - self.level(now_s)
+        return lacks / self._rate if lacks > _DUST else 0.0
+
+    def take(self, now_s: float, count: int) -> None:
+        self._tokens, self._at_s = self.level(now_s) - count, now_s
 
 
 class _Part(NamedTuple):

@@ -20,6 +20,8 @@ On each failure:
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.in_group``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
+* **the client library breaks** (raises what is not an error of ours): a new consumer, after 1 s. At
+  the fourth time within a minute the term fails, whatever succeeded in between.
 * **anything else**: the term fails with it.
 
 However it ends, the consumer is closed at once, because otherwise it would join again by itself.
@@ -33,7 +35,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from leaderq.base import clock
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
+from leaderq.errors import (
+    Deposed,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    OffsetOutOfRange,
+    ServersUnreachable,
+)
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
@@ -70,7 +79,6 @@ PARTITIONS_A_SECOND = 1000
 second more; and idle polls wait longer, because some clients look over all partitions in each.
 """
 CONFIRM_S = 3.0
-MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
 # With a batch in hand, how long to leave a consumer alone that had nothing (doubled).
@@ -80,6 +88,7 @@ FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
 """A join may take minutes; if its answer was lost, the client is best replaced."""
+MOST_BREAKS, BREAKS_WITHIN_S = 3, 60.0
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
@@ -146,10 +155,9 @@ class TermConsumer:
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
         self._is_to_place = False
-        self._mirrored: dict[Partition, int] = {}
-        self._mirror_all_at = 0.0
         self._waits_since: float | None = None
         self._reached: dict[str, int] = {}
+        self._broke_s: list[float] = []  # when the client library broke
 
     @property
     def has_in_hand(self) -> bool:
@@ -193,20 +201,19 @@ class TermConsumer:
         if (batch := self._ahead.take(clock.now_s())) is None:
             return None
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        return self._positions.hand(batch)
+        self._positions.parts.append(batch)
+        return batch
 
-    def rest(self, partition: Partition, for_s: float, note: object) -> None:
+    def rest(self, partition: Partition, for_s: float) -> bool:
         """Give up the records of ``partition`` in hand. In ``for_s`` seconds read it again from the
-        stored offset, and hand out ``note`` with its records.
+        stored offset. ``False``: nothing was done, because there is no other partition.
         """
-        self._positions.rest(partition, clock.now_s() + for_s, note)
+        if len(self._positions.committed) < 2:
+            return False
+        self._positions.rest(partition, clock.now_s() + for_s)
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
-
-    def mend(self) -> None:
-        """Continue with a new consumer after a pause, because the client library broke."""
-        self._discard()
-        self._outage.not_before_s = clock.now_s() + MAX_BACKOFF_S
+        return True
 
     def wait_s(self, *, is_asked: bool) -> float:
         """Return the seconds until the next step is due. ``is_asked``: the career waits for a
@@ -217,11 +224,13 @@ class TermConsumer:
             return self._outage.not_before_s - now
         if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
-        looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        due = min(self._attended + ATTEND_S, *looks, self._positions.wakes_s)
+        due = min(self._attended + ATTEND_S, self._inspected + INSPECT_S, self._positions.wakes_s)
+        if self._store.in_group:
+            due = min(due, self._confirmed + CONFIRM_S)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
+        has_room = not self.has_in_hand or self._ahead.fits(self._positions.parts)
+        if is_asked and has_room and (left_s := self._ahead.wait_s(now)) is not None:
             due = min(due, now + left_s)
         return max(0.0, due - now)
 
@@ -244,21 +253,45 @@ class TermConsumer:
                 what = "commits do not succeed, replacing the client after_s=%.0f"
                 log.warning(what, self.commits.silent_s)
                 self._discard()
-        except KafkaFenced as exc:
-            if isinstance(self._term, OpenTerm):
-                self._term.wind_up(Reason.FENCED)
-            log.warning("Kafka refuses this leader error=%s", self._explained(exc))
-            raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
-        except GroupIncompatible as exc:
-            raise KafkaError(self._explained(exc)) from exc
-        except BatchLost as exc:
-            self._lose(exc)
-        except EffectRefused as exc:
-            self._confirmed = clock.now_s()  # the store has heard this leader
-            self.commits.refused(exc)
-        except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, clock.now_s(), joining=not self.joined):
-                self._discard()
+        except LeaderqError as exc:
+            self._judge(exc)
+        except Exception as exc:
+            kind = type(exc).__name__
+            log.warning("Kafka client failed kind=%s error=%s", kind, exc, exc_info=True)
+            self._mend(exc)
+
+    def _judge(self, error: LeaderqError) -> None:
+        match error:
+            case KafkaFenced():
+                if isinstance(self._term, OpenTerm):
+                    self._term.wind_up(Reason.FENCED)
+                log.warning("Kafka refuses this leader error=%s", self._explained(error))
+                raise Deposed(term=self._term.number, reason=Reason.FENCED) from error
+            case GroupIncompatible():
+                raise KafkaError(self._explained(error)) from error
+            case BatchLost():
+                self._lose(error)
+            case EffectRefused():
+                self._confirmed = clock.now_s()  # the store has heard this leader
+                self.commits.refused(error)
+            case KafkaAway() | ServersUnreachable() | MembershipLost():
+                if self._outage.met(error, clock.now_s(), joining=not self.joined):
+                    self._discard()
+            case _:
+                raise error
+
+    def _mend(self, why: Exception) -> None:
+        """Continue with a new consumer after a pause, because the client library broke; but not for
+        ever.
+        """
+        now = clock.now_s()
+        self._broke_s = [at_s for at_s in self._broke_s if at_s > now - BREAKS_WITHIN_S] + [now]
+        if len(self._broke_s) > MOST_BREAKS:
+            times = f"{len(self._broke_s)} times within {BREAKS_WITHIN_S:.0f} s"
+            error = f"the Kafka client broke {times}: {type(why).__name__}: {why}"
+            raise KafkaError(error) from why
+        self._discard()
+        self._outage.not_before_s = now + MAX_BACKOFF_S
 
     def _lose(self, why: BatchLost) -> None:
         what = "effects of a batch may be lost, the stored offsets decide error=%s"
@@ -348,7 +381,7 @@ class TermConsumer:
             self._positions, self._has_loaded = Positions(stored), True
         positions = self._positions
         changed = self._check.changed_topics(consumer)
-        if fresh := held - set(positions.handed):
+        if fresh := held - positions.committed.keys():
             first = consumer.start_offsets(self._request_s)
             last = consumer.end_offsets(self._request_s)
             # Committed before the first record is read: "latest" would else be a later place for
@@ -382,7 +415,7 @@ class TermConsumer:
         self._is_to_place = True
         self._ahead.clear()
         handed = self._positions.handed
-        consumer.seek(handed, handed.keys() & self._positions.asleep)
+        consumer.seek(handed, handed.keys() & self._positions.resting.keys())
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
@@ -519,10 +552,10 @@ class TermConsumer:
             self._positions.settle(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Commit again every 3 s, to prove that the store accepts this leader, or, with a store
-        outside the group, to show lag tools its position.
+        """Commit again every 3 s, to prove that the store accepts this leader. Not with a store
+        outside the group, which tells a fenced leader when it commits.
         """
-        if clock.now_s() < self._confirmed + CONFIRM_S:
+        if clock.now_s() < self._confirmed + CONFIRM_S or not self._store.in_group:
             return
         committed = self._positions.committed
         new: dict[Partition, int] = {}
@@ -531,29 +564,15 @@ class TermConsumer:
             found = consumer.positions().items()
             new = {where: at for where, at in found if at > committed.get(where, -1)}
         self._confirmed = clock.now_s()
-        if self._store.in_group:
-            # One partition proves as much as all of them.
-            self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
-        else:
-            self._mirror(consumer, committed | new)
-
-    def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
-        """Commit this leader's position to the group for lag tools only; a failure does no harm."""
-        if clock.now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
-            self._mirrored, self._mirror_all_at = {}, clock.now_s() + MIRROR_ALL_S
-        changed = dict(offsets.items() - self._mirrored.items())
-        note = f"leaderq term {self._term.number}, for information"
-        try:
-            if changed and consumer.commit(changed, note).done(self._request_s):
-                self._mirrored.update(changed)
-        except KafkaError as exc:
-            log.debug("offsets of the group not set for lag tools error=%s", exc)
+        # One partition proves as much as all of them.
+        self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._positions.asleep)
+        resting = self._positions.resting
+        found = self._check.look(consumer, self._inspected, self._request_s, resting)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)

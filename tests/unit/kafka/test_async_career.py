@@ -7,21 +7,17 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, KafkaLeaderCareer
 from leaderq.errors import ConfigurationError, Reason
 from leaderq.kafka import (
-    DoneAtOnce,
-    OffsetStore,
     Record,
     dead_letter,
-    require_handle_call,
     retry,
     skip,
-    take_effect,
 )
 from leaderq.testing import drive, records
 from leaderq.zookeeper import SetData
@@ -167,83 +163,6 @@ def test_a_message_that_is_too_large_is_the_fault_of_its_record_at_once():
     driven = drive(Large(), given(*"abc"))
     assert numbers(driven.skipped) == [1]
     assert [one.value for one in driven.produced] == [b"0", b"2"]
-
-
-def test_an_effect_is_refused_after_its_call_has_returned():
-    told: list[str] = []
-
-    class Late(Reading):
-        offsets = "transaction"
-
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            async def late() -> None:
-                try:
-                    await asyncio.sleep(0.01)
-                    self.produce("out", b"late")
-                except ConfigurationError as exc:
-                    told.append(str(exc))
-
-            self.task = asyncio.create_task(late())
-
-        async def hand_over(self, term: AsyncTerm) -> None:
-            pass
-
-    class Waiting(Late):
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            if record.offset == 0:
-                await super().handle_record(record, term)
-            else:
-                await self.task
-
-    Waiting.order = "partition"
-    driven = drive(Waiting(), given(*"ab"))
-    assert driven.produced == []
-    assert "after its call of handle had returned" in told[0]
-
-
-class Noting(OffsetStore):
-    """A store of a user's own, as its contract asks for it: a failed batch's effects are undone."""
-
-    word = "noting"
-    undoes = True
-
-    def __init__(self) -> None:
-        self.noted: list[int] = []
-
-    def note(self, number: int) -> None:
-        require_handle_call("note()")
-        take_effect(lambda: self.noted.append(number))
-
-    def take_effects(self) -> list[int]:
-        taken, self.noted = self.noted, []
-        return taken
-
-    def undo(self) -> None:
-        self.noted = []
-
-    def load(self, *_: Any) -> Any:
-        return {}
-
-    def commit(self, *_: Any) -> Any:
-        return DoneAtOnce()
-
-
-def test_what_a_failed_call_adds_to_a_store_of_ones_own_is_not_stored_with_its_neighbours():
-    class Own(AsyncKafkaLeaderCareer):
-        topics = "t"
-        offsets = store = Noting()
-        on_error = retry(1, backoff_s=0.0)
-        failed: ClassVar[list[int]] = []
-
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            self.store.note(10 * record.partition + record.offset)
-            await asyncio.sleep(0)
-            if record.partition == record.offset == 1 and not self.failed:
-                self.failed.append(1)
-                raise ValueError
-
-    driven = drive(Own(), [*given(*"abc"), *given(*"abc", partition=1)])
-    assert sorted(driven.written) == [0, 1, 2, 10, 11, 12]
 
 
 # -- the end of a term -----------------------------------------------------------------------------
