@@ -81,7 +81,7 @@ class ConsumerThread:
     @property
     def loaded(self) -> Offsets:
         """The offsets that the store is known to hold."""
-        return {} if self._term_consumer is None else self._term_consumer.loaded
+        return {} if self._term_consumer is None else dict(self._term_consumer.positions.committed)
 
     @property
     def is_fit(self) -> bool:
@@ -139,11 +139,11 @@ class ConsumerThread:
     def _offered(self, consumer: TermConsumer) -> Any:
         batch = consumer.offer()
         if batch is not None:
-            self._losses = consumer.losses
+            self._losses = consumer.positions.losses
         return batch or _PENDING
 
     def _offered_beside(self, consumer: TermConsumer) -> Any:
-        if consumer.losses != self._losses:
+        if consumer.positions.losses != self._losses:
             raise abandoned()
         return consumer.offer_beside() or _PENDING
 
@@ -171,11 +171,12 @@ class ConsumerThread:
                 if commits.failure is not None:
                     raise commits.failure
                 # The next one goes along, which spares two changes of thread; else it stays in hand
-                batch = _PENDING if consumer.has_in_hand else self._offered(consumer)
+                batch = _PENDING if consumer.positions.parts else self._offered(consumer)
                 return None if batch is _PENDING else batch
             if not has_begun and commits.wanted is None:
                 has_begun = True
-                is_ours = consumer.has_in_hand and consumer.losses == self._losses
+                positions = consumer.positions
+                is_ours = bool(positions.parts) and positions.losses == self._losses
                 commits.request(ends, in_hand=is_ours)
             if has_begun and is_behind and commits.wanted is not None:
                 return consumer.offer_behind() or _PENDING

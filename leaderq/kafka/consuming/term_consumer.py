@@ -146,7 +146,7 @@ class TermConsumer:
         self._outage = Outage()
         self._check = ConsumerCheck(plan.by_pattern)
         self._ahead = ReadAhead(plan.batch_limits)
-        self._positions = Positions({})
+        self.positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
         self.joined = False  # the former leader is fenced, and the offsets are known
@@ -159,40 +159,26 @@ class TermConsumer:
         self._reached: dict[str, int] = {}
         self._broke_s: list[float] = []  # when the client library broke
 
-    @property
-    def has_in_hand(self) -> bool:
-        return bool(self._positions.parts)
-
-    @property
-    def losses(self) -> int:
-        """How often a batch in hand was abandoned."""
-        return self._positions.losses
-
-    @property
-    def loaded(self) -> Offsets:
-        """The offsets that the store is known to hold."""
-        return dict(self._positions.committed)
-
     def offer(self) -> Batch | None:
         """Return the batch to hand out: the one in hand again, else the next; ``None``: neither."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if not self.has_in_hand:
+        if not self.positions.parts:
             self._handed()
-        return self._positions.in_hand
+        return self.positions.in_hand
 
     def offer_beside(self) -> Batch | None:
         """Return more records for the batch in hand; ``None`` if there are none, or no room. If no
         batch is in hand, return the next one.
         """
-        if not self.has_in_hand:
+        if not self.positions.parts:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
-        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._handed()
+        return None if is_busy or not self._ahead.fits(self.positions.parts) else self._handed()
 
     def offer_behind(self) -> Batch | None:
         """Return the next batch while the whole batch in hand is being committed; else ``None``."""
-        parts = self._positions.parts
+        parts = self.positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
         return self._handed() if self.joined and is_whole else None
 
@@ -201,16 +187,16 @@ class TermConsumer:
         if (batch := self._ahead.take(clock.now_s())) is None:
             return None
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        self._positions.parts.append(batch)
+        self.positions.parts.append(batch)
         return batch
 
     def rest(self, partition: Partition, for_s: float) -> bool:
         """Give up the records of ``partition`` in hand. In ``for_s`` seconds read it again from the
         stored offset. ``False``: nothing was done, because there is no other partition.
         """
-        if len(self._positions.committed) < 2:
+        if len(self.positions.committed) < 2:
             return False
-        self._positions.rest(partition, clock.now_s() + for_s)
+        self.positions.rest(partition, clock.now_s() + for_s)
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
         return True
@@ -224,12 +210,12 @@ class TermConsumer:
             return self._outage.not_before_s - now
         if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
-        due = min(self._attended + ATTEND_S, self._inspected + INSPECT_S, self._positions.wakes_s)
+        due = min(self._attended + ATTEND_S, self._inspected + INSPECT_S, self.positions.wakes_s)
         if self._store.in_group:
             due = min(due, self._confirmed + CONFIRM_S)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        has_room = not self.has_in_hand or self._ahead.fits(self._positions.parts)
+        has_room = not self.positions.parts or self._ahead.fits(self.positions.parts)
         if is_asked and has_room and (left_s := self._ahead.wait_s(now)) is not None:
             due = min(due, now + left_s)
         return max(0.0, due - now)
@@ -298,7 +284,7 @@ class TermConsumer:
         log.warning(what, why)
         self.joined = False
         if not self.commits.lost():
-            self._positions.drop()
+            self.positions.drop()
 
     def _explained(self, exc: KafkaError) -> str:
         explanation = self._plan.explain_group() if self._store.in_group else ""
@@ -310,7 +296,7 @@ class TermConsumer:
             return  # a term that has taken over must hear of it before anything else can fail
         self._settle_membership(consumer)
         if (committed := self.commits.finish_positions()) is not None:
-            self._positions.advance(committed)
+            self.positions.advance(committed)
         # a commit now might concern partitions that belong to another member
         if consumer.is_joining:
             self._attend(consumer)
@@ -336,7 +322,7 @@ class TermConsumer:
 
     @property
     def _is_idle(self) -> bool:
-        return not self.has_in_hand and self._ahead.is_empty
+        return not self.positions.parts and self._ahead.is_empty
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
@@ -378,8 +364,8 @@ class TermConsumer:
         if self._has_loaded:
             self._resume(stored, held)
         else:
-            self._positions, self._has_loaded = Positions(stored), True
-        positions = self._positions
+            self.positions, self._has_loaded = Positions(stored), True
+        positions = self.positions
         changed = self._check.changed_topics(consumer)
         if fresh := held - positions.committed.keys():
             first = consumer.start_offsets(self._request_s)
@@ -404,24 +390,22 @@ class TermConsumer:
         where = "latest" if self._plan.start == "latest" else "earliest"
         if self._plan.begin_at is not None:
             where = "begin_at"
-        places = [f"{each}@{begin[each]}" for each in sorted(begin)[:_NAMED]]
-        more = [f"and {len(begin) - _NAMED} more"] if len(begin) > _NAMED else []
         what = "no offset is stored, reading begins at=%s records=%d group=%s partitions=%s"
-        said = where, count, self._plan.reports.group, ", ".join([*places, *more])
+        said = where, count, self._plan.reports.group, _places(begin)
         log.log(logging.WARNING if count else logging.INFO, what, *said)
 
     def _place(self, consumer: ConsumerClient) -> None:
         """Let the consumer read from the positions; records that were read ahead are read again."""
         self._is_to_place = True
         self._ahead.clear()
-        handed = self._positions.handed
-        consumer.seek(handed, handed.keys() & self._positions.resting.keys())
+        handed = self.positions.handed
+        consumer.seek(handed, handed.keys() & self.positions.resting.keys())
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        if self._positions.wake(clock.now_s()) or self._is_to_place:
+        if self.positions.wake(clock.now_s()) or self._is_to_place:
             self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
@@ -431,7 +415,7 @@ class TermConsumer:
         self._reached = {}  # logged once in a term
         if not reached or self._store.remedy is None:
             return
-        where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
+        where = _places(reached)
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
                 f"no offset is stored any more for {len(reached)} partitions that this career has"
@@ -442,18 +426,18 @@ class TermConsumer:
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
-        positions = self._positions
+        positions = self.positions
         parts, before = positions.parts, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self.commits.own):
             log.warning(
                 "offsets moved by somebody else, reading continues there partitions=%s",
-                _names(moved),
+                _names(sorted(moved)),
             )
         if lost := before - held:
-            log.warning("partitions taken away by the group partitions=%s", _names(lost))
+            log.warning("partitions taken away by the group partitions=%s", _names(sorted(lost)))
         if parts and not positions.parts:
             abandoned = set().union(*(part.ends for part in parts))
-            log.warning("batch in hand abandoned partitions=%s", _names(abandoned))
+            log.warning("batch in hand abandoned partitions=%s", _names(sorted(abandoned)))
         if self.commits.state is CommitState.UNKNOWN:
             wanted = self.commits.wanted or {}
             if wanted.items() <= stored.items():
@@ -526,15 +510,15 @@ class TermConsumer:
                 " since it was last read; offsets of the former one say nothing about it. Set"
                 " auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self.has_in_hand or self.commits.wanted is not None:
+        if self.positions.parts or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
-        new = resets(self._plan.start, self._positions.handed, recreated, cut, first, last)
+        new = resets(self._plan.start, self.positions.handed, recreated, cut, first, last)
         if new:
             what = "positions are gone, reading resumes begin=%s partitions=%s"
-            log.warning(what, self._plan.start, _names(new))
+            log.warning(what, self._plan.start, _names(sorted(new)))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
-            self._positions.add(new)
+            self.positions.add(new)
             self._place(consumer)
         self._check.accept(consumer, recreated)
         return bool(new)
@@ -549,7 +533,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._positions.settle(ends)
+            self.positions.settle(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Commit again every 3 s, to prove that the store accepts this leader. Not with a store
@@ -557,7 +541,7 @@ class TermConsumer:
         """
         if clock.now_s() < self._confirmed + CONFIRM_S or not self._store.in_group:
             return
-        committed = self._positions.committed
+        committed = self.positions.committed
         new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
@@ -571,7 +555,7 @@ class TermConsumer:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        resting = self._positions.resting
+        resting = self.positions.resting
         found = self._check.look(consumer, self._inspected, self._request_s, resting)
         if found.added:
             consumer.rejoin()
@@ -579,8 +563,8 @@ class TermConsumer:
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
-        known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
-        reports.tell(self._term, self._inspected, *known, sum(map(len, self._positions.parts)))
+        known = self.positions.committed, found.ends, found.blocked, self._check.topic_ids
+        reports.tell(self._term, self._inspected, *known, sum(map(len, self.positions.parts)))
         if found.stalled:
             where, at = found.stalled
             self._discard()  # a batch in hand is committed with the next one
@@ -602,8 +586,12 @@ class TermConsumer:
         self.commits.forget()
 
 
-def _names(partitions: Iterable[Partition]) -> str:
-    names = [str(partition) for partition in sorted(partitions)]
+def _places(offsets: Offsets) -> str:
+    return _names(f"{each}@{offsets[each]}" for each in sorted(offsets))
+
+
+def _names(places: Iterable[object]) -> str:
+    names = [str(place) for place in places]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -192,10 +192,11 @@ def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_
     """Though another one is in hand by now, for a question that nobody has taken back."""
     thread = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
     batch = Batch({A: [Record("t", 0, 5, 0, None, b"")]})
-    consumer: Any = SimpleNamespace(losses=3, has_in_hand=True, commits=store.commits, loaded={})
+    positions = SimpleNamespace(losses=3, parts=[batch])
+    consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
     consumer.offer = consumer.offer_beside = lambda: batch
     assert thread._offered(consumer) is thread._offered_beside(consumer) is batch
-    consumer.losses += 1
+    positions.losses += 1
     with pytest.raises(BatchLost):
         thread._offered_beside(consumer)
     ask = thread._committing({A: 6}, is_behind=False)

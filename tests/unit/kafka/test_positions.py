@@ -213,7 +213,7 @@ def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
     if in_hand:
         positions.parts.append(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}))
     made: Any = SimpleNamespace(
-        _positions=positions,
+        positions=positions,
         commits=commits,
         _plan=SimpleNamespace(start=start),
         _request_s=1.0,
@@ -221,7 +221,6 @@ def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
         placed=[],
         accepted=[],
     )
-    made.has_in_hand = in_hand
     commits.commit_positions_now = (  # type: ignore[method-assign]
         lambda consumer, new, wait_s: made.stored.append((new, wait_s))
     )
@@ -239,15 +238,15 @@ def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has
     assert one.commits.lost()
     TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
     assert (one.commits.wanted, one.commits.failure is None) == (None, is_committed)
-    assert one._positions.in_hand is None
-    assert one._positions.handed == {CLICKS: stored}
+    assert one.positions.in_hand is None
+    assert one.positions.handed == {CLICKS: stored}
 
 
 def test_without_lost_effects_a_batch_stays_in_hand() -> None:
     one = consumer_of()
     one.commits.request({CLICKS: 8}, in_hand=True)
     TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
-    assert one._positions.in_hand is not None
+    assert one.positions.in_hand is not None
     assert one.commits.wanted == {CLICKS: 8}
 
 
@@ -265,7 +264,7 @@ def test_a_position_past_the_end_is_reset_and_stored_before_reading_goes_on() ->
     one = consumer_of(in_hand=False)
     assert TermConsumer._reset(one, Consumer(), frozenset(), reread=True)
     assert one.stored == [({CLICKS: 0}, 2.0)]
-    assert (one._positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
+    assert (one.positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
     assert not TermConsumer._reset(one, Consumer(), frozenset())
 
 
