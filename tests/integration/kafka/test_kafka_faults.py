@@ -59,9 +59,9 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     # what it had produced.
     assert sorted(set(handled) if offsets == "transaction" else handled, key=int) == values
     ends = end_offsets(kafka_broker.address, four_partitions)
-    leader.run_until(
-        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
-    )
+    leader.run_until(lambda: leader.career._assembly.consumer.loaded == ends)
+    if offsets != "zookeeper":
+        assert committed(kafka_broker.address, four_partitions, four_partitions) == ends
 
 
 ZOMBIE = """
