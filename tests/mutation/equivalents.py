@@ -74,7 +74,6 @@ EQUIVALENT: dict[str, str] = {
     "kafka.consuming.read_ahead:4850f55d": UNCOUNTED,
     "kafka.consuming.read_ahead:5e54046b": "what fits exactly is counted, and still fits",
     "kafka.consuming.read_ahead:084335f4": "what was left out was so because no more was wanted",
-    "kafka.handling.on_error:e61e0906": "only a text equals a text",
     "kafka.handling.on_error:7e28bdc8": BEFORE_FIRST_USE,
     "kafka.handling.on_error:fb968083": BEFORE_FIRST_USE,
     "kafka.handling.on_error:f74cccc1": BEFORE_FIRST_USE,
