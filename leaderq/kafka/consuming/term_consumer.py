@@ -79,6 +79,7 @@ PARTITIONS_A_SECOND = 1000
 second more; and idle polls wait longer, because some clients look over all partitions in each.
 """
 CONFIRM_S = 3.0
+MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
 # With a batch in hand, how long to leave a consumer alone that had nothing (doubled).
@@ -155,6 +156,8 @@ class TermConsumer:
         self._attended = self._confirmed = self._inspected = 0.0
         self._look_ahead_at = self._ahead_pause_s = 0.0
         self._is_to_place = False
+        self._mirrored: dict[Partition, int] = {}
+        self._mirror_all_at = 0.0
         self._waits_since: float | None = None
         self._reached: dict[str, int] = {}
         self._broke_s: list[float] = []  # when the client library broke
@@ -210,9 +213,8 @@ class TermConsumer:
             return self._outage.not_before_s - now
         if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
-        due = min(self._attended + ATTEND_S, self._inspected + INSPECT_S, self.positions.wakes_s)
-        if self._store.in_group:
-            due = min(due, self._confirmed + CONFIRM_S)
+        looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
+        due = min(self._attended + ATTEND_S, *looks, self.positions.wakes_s)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
         has_room = not self.positions.parts or self._ahead.fits(self.positions.parts)
@@ -536,10 +538,10 @@ class TermConsumer:
             self.positions.settle(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
-        """Commit again every 3 s, to prove that the store accepts this leader. Not with a store
-        outside the group, which tells a fenced leader when it commits.
+        """Commit again every 3 s, to prove that the store accepts this leader, or, with a store
+        outside the group, to show lag tools its position.
         """
-        if clock.now_s() < self._confirmed + CONFIRM_S or not self._store.in_group:
+        if clock.now_s() < self._confirmed + CONFIRM_S:
             return
         committed = self.positions.committed
         new: dict[Partition, int] = {}
@@ -548,8 +550,23 @@ class TermConsumer:
             found = consumer.positions().items()
             new = {where: at for where, at in found if at > committed.get(where, -1)}
         self._confirmed = clock.now_s()
-        # One partition proves as much as all of them.
-        self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
+        if self._store.in_group:
+            # One partition proves as much as all of them.
+            self.commits.commit_positions(consumer, new or dict(islice(committed.items(), 1)))
+        else:
+            self._mirror(consumer, committed | new)
+
+    def _mirror(self, consumer: ConsumerClient, offsets: Offsets) -> None:
+        """Commit this leader's position to the group for lag tools only; a failure does no harm."""
+        if clock.now_s() >= self._mirror_all_at:  # the group has no member, so its offsets expire
+            self._mirrored, self._mirror_all_at = {}, clock.now_s() + MIRROR_ALL_S
+        changed = dict(offsets.items() - self._mirrored.items())
+        note = f"leaderq term {self._term.number}, for information"
+        try:
+            if changed and consumer.commit(changed, note).done(self._request_s):
+                self._mirrored.update(changed)
+        except KafkaError as exc:
+            log.debug("offsets of the group not set for lag tools error=%s", exc)
 
     def _inspect(self, consumer: ConsumerClient) -> None:
         if clock.now_s() < self._inspected + INSPECT_S:

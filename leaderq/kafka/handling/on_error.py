@@ -16,7 +16,8 @@ The first of these that has an answer decides about an error; of a group of erro
 1. ``is_outage`` of ``retry``, ``skip`` or ``dead_letter``: a function of the error that returns
    ``True`` (an outage), ``False`` (the record's fault) or ``None`` (it does not know);
 2. :class:`DependencyUnavailable`, for the user to raise, and what ``except_`` names: outages;
-3. the error itself (:mod:`leaderq.kafka.handling.outages`): its HTTP status, SQLSTATE or gRPC code,
+3. ``only``: what it does not name is an outage;
+4. the error itself (:mod:`leaderq.kafka.handling.outages`): its HTTP status, SQLSTATE or gRPC code,
    its class, its causes. HTTP's 408, 425, 429 and 5xx are outages, other 4xx the record's fault.
 
 A disk that is not mounted looks like missing files: name ``FileNotFoundError`` in ``except_``.
@@ -169,8 +170,8 @@ Decision = RetryAfter | Ending
 class OnError:
     """A policy, as :func:`retry`, :func:`skip` and :func:`dead_letter` make it: a record is tried
     again ``retries`` times, then ``terminal`` applies. It applies to a record over which the
-    process has died ``deaths`` times, too. Errors of a class in ``except_``, and those of which
-    ``ask_user`` says so, are outages.
+    process has died ``deaths`` times, too. Errors of a class in ``except_``, those of which
+    ``ask_user`` says so, and those of no class in ``only`` are outages.
     """
 
     terminal: Ending = Ending.RAISE
@@ -180,6 +181,7 @@ class OnError:
     deaths: int | None = None
     except_: ErrorClasses = ()
     ask_user: AskUser | None = None
+    only: ErrorClasses | None = None
 
     @property
     def holds_up(self) -> bool:
@@ -200,6 +202,8 @@ class OnError:
             return answer
         if isinstance(error, (DependencyUnavailable, *self.except_)):
             return True
+        if self.only is not None:
+            return not isinstance(error, self.only)
         return outages.is_outage(error)
 
     def decision(self, attempts: int, error: BaseException | None = None) -> Decision:
@@ -236,16 +240,24 @@ def dead_letter_topic(career: str) -> str:
 
 
 def skip(
-    deaths: int = DEATHS, *, except_: Errors = (), is_outage: AskUser | None = None
+    deaths: int = DEATHS,
+    *,
+    only: Errors | None = None,
+    except_: Errors = (),
+    is_outage: AskUser | None = None,
 ) -> OnError:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
-    Errors that are not about the record hold the work up. ``except_``: classes of such errors;
-    ``is_outage``: a function of the error that returns ``True`` for an outage, ``False`` for the
-    record's fault, ``None`` for the built-in judgement.
+    Errors that are not about the record hold the work up. ``only``: the classes of errors that are
+    about the record; ``except_``: classes that are not; ``is_outage``: a function of the error that
+    returns ``True`` for an outage, ``False`` for the record's fault, ``None`` for the built-in
+    judgement.
     """
-    require(at_least("skip: deaths", deaths, 1), *_problems("skip", except_, is_outage))
-    return OnError(Ending.SKIP, deaths=deaths, except_=_classes(except_), ask_user=is_outage)
+    require(at_least("skip: deaths", deaths, 1), *_problems("skip", only, except_, is_outage))
+    kinds = None if only is None else _classes(only)
+    return OnError(
+        Ending.SKIP, deaths=deaths, except_=_classes(except_), ask_user=is_outage, only=kinds
+    )
 
 
 def retry(
@@ -253,6 +265,7 @@ def retry(
     backoff_s: float = BACKOFF_S,
     then: Literal["raise"] | OnError = "raise",
     *,
+    only: Errors | None = None,
     except_: Errors = (),
     is_outage: AskUser | None = None,
 ) -> OnError:
@@ -263,11 +276,11 @@ def retry(
     which record or partition failed (``handle_record``, :class:`PoisonRecord`,
     ``batches="partition"``, ``workers``). All wait with ``delivery="at_most_once"``.
 
-    ``then`` follows when all attempts have failed. ``except_``, ``is_outage``: as for :func:`skip`;
-    here or in ``then``, not in both.
+    ``then`` follows when all attempts have failed. ``only``, ``except_``, ``is_outage``: as for
+    :func:`skip`; here or in ``then``, not in both.
     """
     last = _policy(then, "'then' of retry")
-    is_twice = bool((except_ and last.except_) or (is_outage and last.ask_user))
+    is_twice = any((only and last.only, except_ and last.except_, is_outage and last.ask_user))
     require(
         at_least("retry: n", n, 1),
         wanted("retry: backoff_s", backoff_s, is_time(backoff_s), "a number of seconds"),
@@ -276,8 +289,10 @@ def retry(
             "retry(then=retry(...)) cannot be; give one retry more attempts, and end with 'raise',"
             " skip() or dead_letter()",
         ),
-        unless(not is_twice, "retry: except_ or is_outage is in its 'then', too; write it once"),
-        *_problems("retry", except_, is_outage),
+        unless(
+            not is_twice, "retry: only, except_ or is_outage is in its 'then', too; write it once"
+        ),
+        *_problems("retry", only, except_, is_outage),
     )
     return replace(
         last,
@@ -285,6 +300,7 @@ def retry(
         backoff_s=float(backoff_s),
         except_=_classes(except_) or last.except_,
         ask_user=is_outage or last.ask_user,
+        only=last.only if only is None else _classes(only),
     )
 
 
@@ -292,6 +308,7 @@ def dead_letter(
     topic: str | None = None,
     deaths: int = DEATHS,
     *,
+    only: Errors | None = None,
     except_: Errors = (),
     is_outage: AskUser | None = None,
 ) -> OnError:
@@ -305,9 +322,9 @@ def dead_letter(
     require(
         wanted("dead_letter: topic", topic, is_topic, name),
         at_least("dead_letter: deaths", deaths, 1),
-        *_problems("dead_letter", except_, is_outage),
+        *_problems("dead_letter", only, except_, is_outage),
     )
-    found = skip(deaths, except_=except_, is_outage=is_outage)
+    found = skip(deaths, only=only, except_=except_, is_outage=is_outage)
     return replace(found, terminal=Ending.DEAD_LETTER, topic=topic)
 
 
@@ -335,12 +352,18 @@ def _classes(errors: Errors) -> ErrorClasses:
     return (errors,) if isinstance(errors, type) else tuple(errors)
 
 
-def _problems(function: str, except_: object, is_outage: object) -> tuple[Problem, Problem]:
-    kinds = except_ if isinstance(except_, tuple | list) else (except_,)
-    are_errors = all(isinstance(one, type) and issubclass(one, Exception) for one in kinds)
+def _are_errors(value: object) -> bool:
+    kinds = value if isinstance(value, tuple | list) else (value,)
+    return all(isinstance(one, type) and issubclass(one, Exception) for one in kinds)
+
+
+def _problems(
+    function: str, only: object, except_: object, is_outage: object
+) -> tuple[Problem, ...]:
     what = "a class of errors, or a tuple of such"
     return (
-        wanted(f"{function}: except_", except_, are_errors, what),
+        wanted(f"{function}: only", only, only is None or _are_errors(only), what),
+        wanted(f"{function}: except_", except_, _are_errors(except_), what),
         plain_function(f"{function}: is_outage", is_outage, or_none=True),
     )
 

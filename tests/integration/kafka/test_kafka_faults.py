@@ -59,14 +59,9 @@ def test_a_broker_restart_in_the_middle_loses_nothing(
     # what it had produced.
     assert sorted(set(handled) if offsets == "transaction" else handled, key=int) == values
     ends = end_offsets(kafka_broker.address, four_partitions)
-
-    def stored() -> dict[int, int]:
-        if offsets != "zookeeper":
-            return committed(kafka_broker.address, four_partitions, four_partitions)
-        loaded = leader.career._assembly.consumer.loaded
-        return {where.number: at for where, at in loaded.items()}
-
-    leader.run_until(lambda: stored() == ends)
+    leader.run_until(
+        lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
+    )
 
 
 ZOMBIE = """

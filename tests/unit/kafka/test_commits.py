@@ -22,7 +22,7 @@ from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
-from leaderq.kafka.stores.offset_store import DoneAtOnce
+from leaderq.kafka.stores.offset_store import DoneAtOnce, OffsetStore
 
 A = Partition("t", 0)
 CONSUMER, TERM = object(), object()
@@ -346,6 +346,51 @@ def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_bet
             at[0] += 0.5
             consumer.round()
     assert len(clients) == 7
+
+
+class Elsewhere(OffsetStore):
+    """Keeps its offsets outside the group."""
+
+    word = "elsewhere"
+
+    def load(self, *_: Any) -> dict[Partition, int]:
+        return {A: 5}
+
+    def commit(self, *_: Any) -> DoneAtOnce:
+        return DoneAtOnce()
+
+
+def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(
+    at: list[float],
+) -> None:
+    shown: list[tuple[float, Any, str]] = []
+    answers = [None, KafkaError("no answer"), None, None]
+
+    class Shown(Client):
+        def commit(self, offsets: Any, note: str) -> Any:
+            shown.append((at[0] - 100.0, offsets, note))
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+            return DoneAtOnce()
+
+    client: Any = Shown(records={A: [Record("t", 0, 5, 0, None, b"")]})
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", lambda: client, Elsewhere(), "career", reports)
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    while consumer.offer() is None:
+        consumer.round()
+    assert consumer.wait_s(is_asked=False) <= 3.0
+    for _ in range(140):
+        at[0] += 0.5
+        consumer.round()
+        if at[0] == 110.0:
+            consumer.commits.request({A: 6}, in_hand=True)
+    assert client is consumer._consumer  # a failure has done no harm
+    assert [offsets for _, offsets, _ in shown] == [{A: 5}, {A: 6}, {A: 6}, {A: 6}]
+    told, lost, again, whole = (when_s for when_s, _, _ in shown)
+    assert (told, again - lost) == (3.0, 3.0)
+    assert 60.0 <= whole - told < 63.0
+    assert {note for _, _, note in shown} == {"leaderq term 7, for information"}
 
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])

@@ -59,6 +59,9 @@ def test_what_is_wrong_with_a_path_is_of_the_records_making(number: int) -> None
 
 
 def test_what_the_user_says_decides_before_all_else() -> None:
+    only = OnError(only=(KeyError,))
+    assert (only.is_outage(KeyError()), only.is_outage(ValueError())) == (False, True)
+    assert OnError(only=(OSError,), except_=(ConnectionError,)).is_outage(ConnectionError())
     assert OnError(except_=(KeyError,)).is_outage(KeyError())
     assert not OnError().is_outage(KeyError())
     assert OnError().is_outage(DependencyUnavailable("x"))
@@ -120,6 +123,15 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
             retry(2, then=skip(except_=KeyError, is_outage=bool)),
             OnError(Ending.SKIP, None, 2, 0.5, 3, (KeyError,), bool),
         ),
+        (
+            retry(2, only=KeyError, then=dead_letter(except_=OSError)),
+            OnError(Ending.DEAD_LETTER, None, 2, 0.5, 3, (OSError,), None, (KeyError,)),
+        ),
+        (
+            retry(2, then=skip(only=KeyError)),
+            OnError(Ending.SKIP, None, 2, only=(KeyError,), deaths=3),
+        ),
+        (dead_letter(only=[KeyError]), OnError(Ending.DEAD_LETTER, deaths=3, only=(KeyError,))),  # type: ignore[arg-type]
         (retry(1, 0.0, "skip", is_outage=bool), OnError(Ending.SKIP, None, 1, 0.0, 3, (), bool)),
     ],
 )
@@ -164,6 +176,10 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong: Any, sa
         (lambda: retry(1, then=skip(is_outage=bool), is_outage=bool), "write it once"),
         (lambda: skip(is_outage=KeyError("x")), "skip: is_outage is"),  # type: ignore[arg-type]
         (lambda: skip(0), "skip: deaths=0"),
+        (lambda: retry(1, then=skip(only=KeyError), only=ValueError), "write it once"),
+        (lambda: retry(1, only=int), "retry: only=<class 'int'>: give a class of errors"),  # type: ignore[arg-type]
+        (lambda: skip(only="ValueError"), "skip: only='ValueError'"),  # type: ignore[arg-type]
+        (lambda: dead_letter(only=(KeyError, int)), "dead_letter: only="),  # type: ignore[arg-type]
         (lambda: skip(except_=5), "skip: except_=5"),  # type: ignore[arg-type]
         (lambda: skip(except_=(KeyError, int)), "skip: except_="),  # type: ignore[arg-type]
         (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),  # type: ignore[arg-type]
