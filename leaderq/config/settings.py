@@ -229,6 +229,10 @@ class Settings:
         None, kinds.count(1, 1000), _DRAIN, "how many partitions to handle in parallel")
     max_records_per_s: float | None = setting(
         None, kinds.number(1e-6, 1e9), _DRAIN, "most records a second")
+    max_bytes_per_s: float | None = setting(
+        None, kinds.number(1e-6, 1e12), _DRAIN, "most bytes of keys and values a second")
+    key_interval_s: float | None = setting(
+        None, kinds.seconds(0.001, 86400), _DRAIN, "shortest time between two records of one key")
     max_message_bytes: int | None = setting(
         None, kinds.count(1, 1_000_000_000), _DRAIN, "largest message to produce")
     handle_budget_s: float | None = setting(

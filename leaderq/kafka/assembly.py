@@ -22,6 +22,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import Message, ProducerClient, ProducerSettings
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
@@ -294,6 +295,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if declared.order is not RecordOrder.PARTITION:
         sharers = min(sharers, 2)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
+    rates = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     # What slides comes in parts: as soon as one is committed there is room for another.
     slides = is_side_by_side(environment.coroutines, declared.order, declared.workers)
     parts = 4 if slides else 1
@@ -305,7 +307,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits, ahead, parts, declared.max_records_per_s),
+            batch_limits=BatchLimits(*limits, ahead, parts),
+            rate=None if rates == (None, None, None) else RateLimiter(*rates),
             start=declared.auto_offset_reset,
             begin_at=environment.offsets_at_begin if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),

@@ -67,6 +67,8 @@ class KafkaCareer(Career):
     key_serializer: ClassVar[Any] = None
     value_serializer: ClassVar[Any] = None
     max_records_per_s: ClassVar[float | None] = None
+    max_bytes_per_s: ClassVar[float | None] = None
+    key_interval_s: ClassVar[float | None] = None
 
     on_error: ClassVar[Literal["raise"] | OnError] = "raise"
     handle_budget_s: ClassVar[float | None] = None
@@ -307,7 +309,8 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         :meth:`handle` sees; ``key_serializer``, ``value_serializer``: make bytes of what is given
         to :meth:`produce`. Each is ``"json"``, a function, or a class of confluent-kafka's schema
         registry; default: bytes. ``None`` (no key, a tombstone) stays ``None``.
-        ``max_records_per_s``: the most records that are handed over in a second.
+        ``max_records_per_s``, ``max_bytes_per_s``: limits; ``key_interval_s``: the shortest time
+        between two records of one key.
 
     What if it fails:
         ``on_error``: ``"raise"`` (default: the term fails, the offset stays), ``skip()``,

@@ -79,6 +79,8 @@ class Declaration:
     key_serializer: Serializer | None
     value_serializer: Serializer | None
     max_records_per_s: float | None
+    max_bytes_per_s: float | None
+    key_interval_s: float | None
     on_error: Any
     handle_budget_s: float | None
     atomic: bool

@@ -101,6 +101,25 @@ def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s, store):
         assert len(drain.terms()) == 1
 
 
+@pytest.mark.parametrize(
+    ("limit", "least_s"),
+    # records have one key and 2 or 3 bytes, and a second's worth goes at once
+    [
+        ({"key_interval_s": 0.5}, 5.5),
+        ({"max_records_per_s": 2.0}, 4.9),
+        ({"max_bytes_per_s": 5}, 3.5),
+    ],
+    ids=["key", "records", "bytes"],
+)
+@scene(5)
+def test_records_are_handed_over_no_faster_than_the_limits_of_a_career_say(s, limit, least_s):
+    with Drain(s, records=12, **limit) as drain:
+        drain.workers("a")
+        drain.await_all()
+        assert drain.handled[-1].at_s - drain.handled[0].at_s >= least_s
+        assert drain.problems() == []
+
+
 @scene(5)
 def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(s):
     left = [2]

@@ -15,11 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.record import Batch, Chained, Partition, Record, size_of
 
-QUANTUM_S = 0.1
-"""With a rate, a batch waits for so many seconds' worth, so that records do not come singly."""
-_DUST = 1e-6  # of a record: what adding up fractions of seconds may lose
 SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
 """How many records to read ahead where workers share them, and how many while they are of fewer
 partitions than there are workers: one fetch of a partition may hold 10,000 small records.
@@ -33,7 +31,6 @@ class BatchLimits:
     """The limits of a batch: how large it may be (``max_bytes`` of keys and values; a single larger
     record is a batch), how long after its first record it is handed out, how many ``workers`` share
     it, in how many ``parts`` it is handed out, and how many parts are read ahead (``ahead``).
-    ``records_per_s``: how many records are handed out in a second.
     """
 
     max_records: int = 1000
@@ -42,13 +39,14 @@ class BatchLimits:
     workers: int = 1
     ahead: int = 1
     parts: int = 1
-    records_per_s: float | None = None
 
 
 class ReadAhead:
-    """The records read ahead. A batch takes equal shares of all partitions. Not thread-safe."""
+    """The records read ahead. A batch takes equal shares of all partitions. With a ``rate`` it is
+    handed out in as many parts as that allows. Not thread-safe.
+    """
 
-    def __init__(self, batch_limits: BatchLimits) -> None:
+    def __init__(self, batch_limits: BatchLimits, rate: RateLimiter | None = None) -> None:
         self._limits = batch_limits
         most, parts = batch_limits.max_bytes, batch_limits.parts
         self._max_bytes = math.inf if most is None else most / parts
@@ -57,12 +55,15 @@ class ReadAhead:
         self._counts: dict[Partition, int] = {}
         self._bytes = 0
         self._record_bytes = 1.0
-        rate = batch_limits.records_per_s
-        self._bucket = None if rate is None else TokenBucket(rate)
+        self._rate = rate
+        self._held: Sequence[Record] = ()  # of a batch, in order, for the rate's sake
+        self._due_s = 0.0  # when the next part of these may go
 
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough records are read ahead."""
+        if self._held:
+            return 0
         limits, enough = self._limits, self._max_records * self._limits.ahead
         if limits.workers > 1:
             is_spread = len(self._counts) >= limits.workers
@@ -77,7 +78,7 @@ class ReadAhead:
 
     @property
     def is_empty(self) -> bool:
-        return not self._counts
+        return not self._counts and not self._held
 
     def fits(self, parts: Sequence[Batch]) -> bool:
         """Whether another part fits into a batch that has these ``parts``."""
@@ -99,36 +100,54 @@ class ReadAhead:
                 self._bytes += part.size
 
     def take(self, now_s: float) -> Batch | None:
+        """Return the next batch; ``None``: none is complete, or it has to wait."""
+        if self._rate is None:
+            return self._next(now_s)
+        if not self._held and (batch := self._next(now_s)) is not None:
+            self._hold(batch.merged(), now_s)
+        if not self._held or now_s < self._due_s:
+            return None
+        part = self._rate.take(self._held, now_s)
+        self._hold(self._held[len(part) :], now_s)
+        rows: dict[Partition, list[Record]] = {}
+        for record in part:
+            rows.setdefault(record.topic_partition, []).append(record)
+        return Batch(rows)
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Return the seconds until :meth:`take` has something to do; ``None``: no records are
+        ahead.
+        """
+        if self._held:
+            return max(0.0, self._due_s - now_s)
+        if not self._counts:
+            return None
+        if self._bytes >= self._max_bytes or sum(self._counts.values()) >= self._max_records:
+            return 0.0
+        since_s = min(parts[0].at_s for parts in self._waiting.values())
+        return max(0.0, since_s + self._limits.max_wait_s - now_s)
+
+    def clear(self) -> None:
+        """Drop all records; they will be read again."""
+        self._waiting, self._counts, self._bytes, self._held = {}, {}, 0, ()
+
+    def _hold(self, records: Sequence[Record], now_s: float) -> None:
+        self._held = records
+        if records and self._rate is not None:
+            self._due_s = now_s + self._rate.wait_s(records, now_s)
+
+    def _next(self, now_s: float) -> Batch | None:
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:
             return None
-        most = self._max_records if self._bucket is None else self._bucket.level(now_s)
         excess = self._bytes - self._max_bytes
         taken: dict[Partition, Sequence[Record]] = {}
-        for where, count in shares(self._counts, min(self._max_records, int(most + _DUST))).items():
+        for where, count in shares(self._counts, self._max_records).items():
             if rows := self._cut(where, count, self._bytes - excess, at_least=not taken):
                 taken[where] = rows
         for where in taken:  # the others come first next time
             if where in self._counts:
                 self._counts[where] = self._counts.pop(where)
-        batch = Batch(taken)
-        if self._bucket is not None:
-            self._bucket.take(now_s, len(batch))
-        return batch
-
-    def wait_s(self, now_s: float) -> float | None:
-        """Return the seconds until a batch can be taken; ``None``: no records are ahead."""
-        if not self._counts:
-            return None
-        count = min(sum(self._counts.values()), self._max_records)
-        wait_s = 0.0 if self._bucket is None else self._bucket.wait_s(now_s, count)
-        if self._bytes >= self._max_bytes or count == self._max_records:
-            return wait_s
-        since_s = min(parts[0].at_s for parts in self._waiting.values())
-        return max(wait_s, since_s + self._limits.max_wait_s - now_s)
-
-    def clear(self) -> None:
-        """Drop all records; they will be read again."""
-        self._waiting, self._counts, self._bytes = {}, {}, 0
+        return Batch(taken)
 
     def _cut(
         self, where: Partition, count: int, max_bytes: float, *, at_least: bool
@@ -153,30 +172,6 @@ class ReadAhead:
         if not self._counts[where]:
             del self._waiting[where], self._counts[where]
         return taken[0] if len(taken) == 1 else Chained(taken)
-
-
-class TokenBucket:
-    """How many records may be handed out: ``rate`` more each second, up to one second's worth, at
-    least one.
-
-    *Guarantees:* in any window of ``w`` seconds at most ``rate * w + max(1, rate)`` are taken.
-    *Not guaranteed:* anything across terms: each starts with a full bucket.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._at_s = rate, 0.0
-        self._most = self._tokens = max(1.0, rate)
-
-    def level(self, now_s: float) -> float:
-        return min(self._most, self._tokens + self._rate * max(0.0, now_s - self._at_s))
-
-    def wait_s(self, now_s: float, count: int) -> float:
-        """Return the seconds until ``count`` records may be taken, or a quantum of them."""
-        lacks = min(count, max(1.0, self._rate * QUANTUM_S)) - self.level(now_s)
-        return lacks / self._rate if lacks > _DUST else 0.0
-
-    def take(self, now_s: float, count: int) -> None:
-        self._tokens, self._at_s = self.level(now_s) - count, now_s
 
 
 class _Part(NamedTuple):

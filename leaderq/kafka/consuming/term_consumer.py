@@ -56,6 +56,7 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
@@ -108,6 +109,7 @@ class ConsumingPlan:
     career: str
     reports: ProgressReports
     batch_limits: BatchLimits = field(default_factory=BatchLimits)
+    rate: RateLimiter | None = None
     start: str | None = None
     begin_at: Callable[[], Offsets] | None = None
     by_pattern: bool = False
@@ -146,7 +148,7 @@ class TermConsumer:
         self._consumer = consumer
         self._outage = Outage()
         self._check = ConsumerCheck(plan.by_pattern)
-        self._ahead = ReadAhead(plan.batch_limits)
+        self._ahead = ReadAhead(plan.batch_limits, plan.rate)
         self.positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S

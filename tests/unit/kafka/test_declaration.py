@@ -83,6 +83,8 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
         "offsets": "redis",
         "on_error": "ignore",
         "max_records_per_s": 0,
+        "max_bytes_per_s": math.nan,
+        "key_interval_s": True,
         "handle_budget_s": math.inf,
         "max_message_bytes": 0,
     }
@@ -91,8 +93,8 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     assert len(refused.value.problems) == len(wrong) + 1
     assert all("Wrong" in problem or "no spaces" in problem for problem in refused.value.problems)
     told = [one for one in refused.value.problems if one.endswith(", or leave it out (None)")]
-    limits = "auto_offset_reset handle_budget_s max_bytes max_records_per_s"
-    assert sorted(one.partition("=")[0] for one in told) == limits.split()
+    limits = "auto_offset_reset handle_budget_s key_interval_s max_bytes max_bytes_per_s"
+    assert sorted(one.partition("=")[0] for one in told) == [*limits.split(), "max_records_per_s"]
 
 
 def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(
@@ -139,6 +141,8 @@ TUNED = {
     "max_wait_s": (0.5, 1.5),
     "workers": (2, 3),
     "max_records_per_s": (5.0, 6.5),
+    "max_bytes_per_s": (50.0, 60.0),
+    "key_interval_s": (1.0, 2.0),
     "max_message_bytes": (100, 200),
     "handle_budget_s": (7.0, 8.0),
 }

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, TokenBucket, shares
+from leaderq.kafka.consuming.rate_limit import RateLimiter
+from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, shares
 from leaderq.kafka.record import Partition, Record
 
 A, B, C = (Partition("t", number) for number in range(3))
@@ -170,16 +171,21 @@ def test_two_batches_are_ahead_where_commits_are_behind() -> None:
         assert waiting.room == 10 * ahead
 
 
-# -- so many records a second
+# -- with a rate
 
 
 def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
-    """How long each batch waits, and how many records it has."""
+    """How long each part waits, and how many records it has."""
     found = []
-    while (wait_s := buffer.wait_s(now_s)) is not None:
-        assert wait_s == 0 or buffer.take(now_s + wait_s - 0.001) is None
-        now_s += wait_s
+    while not buffer.is_empty:
         batch = buffer.take(now_s)
+        wait_s = 0.0 if batch else buffer.wait_s(now_s)
+        if batch is None:
+            assert wait_s
+            assert buffer.room == 0
+            assert buffer.take(now_s + wait_s - 0.001) is None
+            now_s += wait_s
+            batch = buffer.take(now_s)
         assert batch is not None
         found.append((round(wait_s, 4), len(batch)))
     return found
@@ -196,33 +202,22 @@ def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
 def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(
     rate: float, count: int, batches: list[tuple[float, int]]
 ) -> None:
-    buffer = ahead(max_records=60, records_per_s=rate)
+    limits = BatchLimits(max_records=60)
+    buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
     buffer.add({A: rows(A, *[0] * count)}, 5.0)
     assert taken(buffer, 5.0) == batches
 
 
-def test_what_the_bytes_of_a_batch_leave_behind_is_not_counted_as_handed_out() -> None:
-    buffer = ahead(max_bytes=6, records_per_s=2.0)
-    buffer.add({A: rows(A, 5, 5)}, 5.0)
-    assert taken(buffer, 5.0) == [(0.0, 1), (0.0, 1)]
-
-
-@given(
-    st.floats(0.3, 50),
-    st.lists(st.tuples(st.floats(0, 3), st.integers(1, 60)), max_size=12),
-)
-def test_in_any_window_no_more_are_taken_than_the_rate_and_a_second_more(
-    rate: float, asked: list[tuple[float, int]]
-) -> None:
-    bucket, now_s = TokenBucket(rate), 0.0
-    taken: list[tuple[float, int]] = []
-    for pause_s, count in asked:
-        now_s += pause_s
-        now_s += bucket.wait_s(now_s, count)
-        taken.append((now_s, min(count, int(bucket.level(now_s) + 1e-6))))
-        bucket.take(*taken[-1])
-    assert all(count for _, count in taken)
-    for first, (began_s, _) in enumerate(taken):
-        for last in range(first, len(taken)):
-            total = sum(count for _, count in taken[first : last + 1])
-            assert total <= rate * (taken[last][0] - began_s) + max(1, rate) + 1e-3
+def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read() -> None:
+    rate = RateLimiter(records_per_s=3.0)
+    buffer = ReadAhead(BatchLimits(max_records=4), rate)
+    buffer.add({A: rows(A, *[0] * 4), B: rows(B, *[0] * 2)}, 5.0)
+    first = buffer.take(5.0)
+    assert first is not None
+    assert {where: len(found) for where, found in first.records.items()} == {A: 2, B: 1}
+    assert not buffer.is_empty
+    buffer.clear()
+    assert buffer.is_empty
+    assert (buffer.wait_s(9.0), buffer.take(9.0)) == (None, None)
+    buffer.add({A: rows(A, 0)}, 9.0)
+    assert buffer.take(9.0) is not None
