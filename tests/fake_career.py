@@ -17,7 +17,7 @@ from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
 from leaderq.kafka.handling.on_error import PoisonRecord, policy
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.kafka.stores.offset_store import DeliveryPromise
 from leaderq.term import OpenTerm
@@ -35,7 +35,7 @@ def records(where: Partition, *offsets: int) -> list[Record]:
 def a_batch(**offsets: Sequence[int]) -> Batch:
     """For instance ``a_batch(A=[0, 1], B=[7])``."""
     names = {"A": A, "B": B, "C": C}
-    return batch_of({names[name]: records(names[name], *each) for name, each in offsets.items()})
+    return Batch({names[name]: records(names[name], *each) for name, each in offsets.items()})
 
 
 def where(record: Record) -> RecordPlace:
@@ -161,22 +161,6 @@ class FakeMarks:
     def after(self, term: Any, record: Record) -> None:
         self._log.append(f"unmark {_short(record)}")
         self._next[where(record)[0]] = record.offset + 1
-
-
-class FakeRateLimiter:
-    """Parts of ``size`` records, each but the first after ``wait_s``."""
-
-    def __init__(self, career: FakeCareer, size: int, wait_s: float) -> None:
-        self._log = career.log
-        self._size = size
-        self._wait_s = wait_s
-
-    def parts(self, records: Sequence[Record]) -> Any:
-        for at in range(0, len(records), self._size):
-            yield (self._wait_s if at else 0.0), records[at : at + self._size]
-
-    def handed_out(self) -> None:
-        self._log.append("handed out")
 
 
 def a_handler(

@@ -22,6 +22,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import Message, ProducerClient, ProducerSettings
 from leaderq.kafka.consuming.consumer_thread import ConsumerThread
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan
@@ -49,7 +50,6 @@ from leaderq.kafka.handling.context import (
 )
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
@@ -296,6 +296,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     if declared.order is not RecordOrder.PARTITION:
         sharers = min(sharers, 2)
     limits = declared.max_records, declared.max_bytes, declared.max_wait_s, sharers
+    rates = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     # What slides comes in parts: as soon as one is committed there is room for another.
     slides = is_side_by_side(environment.coroutines, declared.order, declared.workers)
     parts = 4 if slides else 1
@@ -307,7 +308,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits, ahead=ahead, parts=parts),
+            batch_limits=BatchLimits(*limits, ahead, parts),
+            rate=None if rates == (None, None, None) else RateLimiter(*rates),
             start=declared.auto_offset_reset,
             begin_at=environment.offsets_at_begin if declared.begin_at is not None else None,
             by_pattern=isinstance(declared.topics, TopicPattern),
@@ -360,7 +362,6 @@ def handling_context(
     **parts: Any,
 ) -> HandlingContext:
     key, value = declared.key_deserializer, declared.value_deserializer
-    limits = declared.max_records_per_s, declared.max_bytes_per_s, declared.key_interval_s
     return HandlingContext(
         career=declared.name,
         handle=handle,
@@ -372,7 +373,6 @@ def handling_context(
         workers=declared.workers,
         order=declared.order,
         on_error=policy(declared.on_error, declared.where),
-        rate_limit=None if limits == (None, None, None) else RateLimiter(*limits),
         **parts,
     )
 

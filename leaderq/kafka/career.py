@@ -18,7 +18,7 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
 from leaderq.kafka.declaration import Declaration, check, declaration_of
 from leaderq.kafka.handling.calls import HandleCalls
-from leaderq.kafka.handling.on_error import ErrorOption, PoisonRecord, is_about_records
+from leaderq.kafka.handling.on_error import OnError, PoisonRecord, is_about_records
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.stores import STORES, chosen
@@ -70,7 +70,7 @@ class KafkaCareer(Career):
     max_bytes_per_s: ClassVar[float | None] = None
     key_interval_s: ClassVar[float | None] = None
 
-    on_error: ClassVar[Literal["raise"] | ErrorOption] = "raise"
+    on_error: ClassVar[Literal["raise"] | OnError] = "raise"
     handle_budget_s: ClassVar[float | None] = None
 
     # Of the class, so that a subclass with an __init__ of its own need not call ours.

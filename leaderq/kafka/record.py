@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -190,13 +191,14 @@ def size_of(rows: Sequence[Record]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records handed out together; ``ends``: the offsets to commit once all of them are handled.
-    ``noted``: for each of its partitions that has rested, what was noted when the rest began.
-    """
+    """Records handed out together; of each partition there is at least one."""
 
     records: Mapping[Partition, Sequence[Record]]
-    ends: Mapping[Partition, int]
-    noted: Mapping[Partition, Any] = field(default_factory=dict)
+
+    @cached_property
+    def ends(self) -> Mapping[Partition, int]:
+        """The offsets to commit once all of them are handled."""
+        return {partition: after(rows[-1]) for partition, rows in self.records.items()}
 
     def merged(self) -> Sequence[Record]:
         parts = list(self.records.values())
@@ -204,10 +206,6 @@ class Batch:
 
     def __len__(self) -> int:
         return sum(map(len, self.records.values()))
-
-
-def batch_of(records: Mapping[Partition, Sequence[Record]]) -> Batch:
-    return Batch(records, {partition: after(rows[-1]) for partition, rows in records.items()})
 
 
 def after(record: Record) -> Offset:

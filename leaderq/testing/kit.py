@@ -43,7 +43,7 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
@@ -327,7 +327,7 @@ class _Consumer:
             found.setdefault(record.topic_partition, []).append(record)
         if not found and isinstance(term, OpenTerm):
             term.wind_up(Reason.WITHDRAWN)
-        return batch_of(found) if found else None
+        return Batch(found) if found else None
 
     def commit(self, term: Term, ends: Mapping[Partition, int]) -> None:
         term.check()

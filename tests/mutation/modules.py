@@ -40,10 +40,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.kafka.consuming.commits": _tests(
         "kafka/test_commit_states.py", "kafka/test_commits.py"
     ),
+    "leaderq.kafka.consuming.rate_limit": _tests("kafka/test_rate_limit.py"),
     "leaderq.kafka.consuming.read_ahead": _tests("kafka/test_read_ahead.py"),
     "leaderq.kafka.handling.on_error": _tests("kafka/test_on_error.py"),
     "leaderq.kafka.handling.crash_marks": _tests("kafka/test_crash_marks.py"),
-    "leaderq.kafka.handling.rate_limit": _tests("kafka/test_rate_limit.py"),
     "leaderq.kafka.dead_letters.format": _tests("kafka/test_dead_letters.py"),
     "leaderq.kafka.record": _tests("kafka/test_record.py"),
     "leaderq.producing.account": _tests("producing/test_account.py"),

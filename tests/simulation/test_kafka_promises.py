@@ -14,6 +14,7 @@ from leaderq.base import clock
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.consuming.report import decode
+from leaderq.kafka.handling.on_error import Ending
 from leaderq.kafka.record import Record
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
@@ -100,6 +101,25 @@ def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s, store):
         assert len(drain.terms()) == 1
 
 
+@pytest.mark.parametrize(
+    ("limit", "least_s"),
+    # records have one key and 2 or 3 bytes, and a second's worth goes at once
+    [
+        ({"key_interval_s": 0.5}, 5.5),
+        ({"max_records_per_s": 2.0}, 4.9),
+        ({"max_bytes_per_s": 5}, 3.5),
+    ],
+    ids=["key", "records", "bytes"],
+)
+@scene(5)
+def test_records_are_handed_over_no_faster_than_the_limits_of_a_career_say(s, limit, least_s):
+    with Drain(s, records=12, **limit) as drain:
+        drain.workers("a")
+        drain.await_all()
+        assert drain.handled[-1].at_s - drain.handled[0].at_s >= least_s
+        assert drain.problems() == []
+
+
 @scene(5)
 def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again(s):
     left = [2]
@@ -122,7 +142,7 @@ def test_your_handler_raises_and_by_default_the_offset_stays_and_it_stands_again
 @pytest.mark.parametrize(
     "on_error",
     [skip(), dead_letter(), retry(2, 0.1, then=dead_letter())],
-    ids=lambda one: one.function,
+    ids=lambda one: one.terminal.value,
 )
 @scene(5)
 def test_your_database_is_unreachable_and_no_record_is_blamed(s, on_error):
@@ -144,7 +164,7 @@ def test_your_database_is_unreachable_and_no_record_is_blamed(s, on_error):
         assert drain.letters() == []
 
 
-@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.terminal.value)
 @scene(5)
 def test_a_record_that_kills_the_process_again_and_again_is_passed_over(s, on_error):
     def rule(_career: Any, record: Any) -> None:
@@ -157,10 +177,10 @@ def test_a_record_that_kills_the_process_again_and_again_is_passed_over(s, on_er
         deaths = [one for one in s.world.history if one[2] == "died" and "guard" not in one[1]]
         assert len(deaths) == 5  # two before anybody is careful, then three over this record
         assert drain.problems()[0] == "skipped: orders-0@12"
-        assert drain.letters() == ([] if on_error.function == "skip" else ["12"])
+        assert drain.letters() == ([] if on_error.terminal is Ending.SKIP else ["12"])
 
 
-@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.terminal.value)
 @pytest.mark.parametrize("store", ["zookeeper", "transaction"])
 @scene(5)
 def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(s, store, on_error):
@@ -176,11 +196,11 @@ def test_a_record_whose_effect_is_refused_at_the_commit_is_found_and_judged(s, s
         s.until(lambda: any(one.offset == 29 for one in drain.handled))
         s.run(5.0)
         assert len(drain.terms()) == 1
-        assert len(drain.letters()) == (on_error.function == "dead_letter")
+        assert len(drain.letters()) == (on_error.terminal is Ending.DEAD_LETTER)
         assert sorted(drain.effects()) == sorted(f"orders-0@{at}" for at in range(30) if at != 12)
 
 
-@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.function)
+@pytest.mark.parametrize("on_error", [skip(), dead_letter()], ids=lambda one: one.terminal.value)
 @scene(5)
 def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(s, on_error):
     def rule(_career: Any, record: Any) -> None:
@@ -191,7 +211,7 @@ def test_a_handler_that_exits_again_and_again_for_a_record_passes_it_over(s, on_
         drain.workers("a", cool_off_s=1.0)
         s.until(lambda: any(one.offset == 29 for one in drain.handled), 120.0)
         assert not any(one.offset == 12 for one in drain.handled)
-        assert len(drain.letters()) == (on_error.function == "dead_letter")
+        assert len(drain.letters()) == (on_error.terminal is Ending.DEAD_LETTER)
 
 
 @scene(5)

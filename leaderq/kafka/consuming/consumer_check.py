@@ -26,6 +26,11 @@ from leaderq.kafka.record import Partition
 
 log = logging.getLogger(__name__)
 
+STILL_S, UNMOVED_S = 10.0, 30.0
+"""A position has stalled after so many seconds; or after the second, if its log's end stands still
+too. Until then there must have been so many polls, or empty ones:
+"""
+POLLS, EMPTY_POLLS = 100, 10
 _GONE_LOOKS = 3
 _TELL_OF_TRANSACTION_S = 30.0
 
@@ -41,22 +46,6 @@ class Observation:
     empty_polls: int
 
 
-@dataclass(frozen=True)
-class StallLimits:
-    """From when on a position that stands still counts as stalled: after ``still_s`` seconds, and
-    ``polls`` polls or ``empty_polls`` empty ones; ``unmoved_factor`` times as long if the end of
-    the log stands still too.
-    """
-
-    still_s: float = 10.0
-    polls: int = 100
-    empty_polls: int = 10
-    unmoved_factor: int = 3
-
-
-STALL_LIMITS = StallLimits()
-
-
 class StallWatch:
     """Remembers the first look at each position, and for which stalls the consumer was replaced."""
 
@@ -64,14 +53,14 @@ class StallWatch:
         self._since: dict[Partition, Observation] = {}
         self._tried: dict[Partition, tuple[int, int]] = {}
 
-    def find(self, looks: Mapping[Partition, Observation], limits: StallLimits) -> list[Partition]:
+    def find(self, looks: Mapping[Partition, Observation]) -> list[Partition]:
         """Return the partitions that have stalled, by these looks and the earlier ones."""
         before, self._since, stalled = self._since, dict(looks), []
         for where, seen in looks.items():
             since, at = before.get(where), (seen.position, seen.end)
             if since is None or since.position != seen.position or seen.position >= seen.end:
                 continue
-            if self._tried.get(where) != at and _has_stalled(since, seen, limits):
+            if self._tried.get(where) != at and _has_stalled(since, seen):
                 stalled.append(where)
                 self._tried[where] = at
             else:
@@ -83,11 +72,11 @@ class StallWatch:
         self._since = {}
 
 
-def _has_stalled(since: Observation, seen: Observation, limits: StallLimits) -> bool:
-    is_silent = seen.empty_polls - since.empty_polls >= limits.empty_polls
-    was_polled = is_silent or seen.polls - since.polls >= limits.polls
-    factor = 1 if seen.end > since.end else limits.unmoved_factor
-    return was_polled and seen.at_s - since.at_s >= limits.still_s * factor
+def _has_stalled(since: Observation, seen: Observation) -> bool:
+    is_silent = seen.empty_polls - since.empty_polls >= EMPTY_POLLS
+    was_polled = is_silent or seen.polls - since.polls >= POLLS
+    still_s = STILL_S if seen.end > since.end else UNMOVED_S
+    return was_polled and seen.at_s - since.at_s >= still_s
 
 
 class TransactionWatch:
@@ -168,7 +157,7 @@ class ConsumerCheck:
             for where, end in ends.items()
             if where in positions and where not in resting
         }
-        stalled = self.stalls.find(observations, STALL_LIMITS)
+        stalled = self.stalls.find(observations)
         first = (stalled[0], observations[stalled[0]]) if stalled else None
         known = consumer.log_ends()
         blocked = self._transactions.held_back(now_s, ends, known)

@@ -19,16 +19,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, cast
 
 from leaderq.base import clock
-from leaderq.errors import Deposed, KafkaError, LeaderqError, ServersUnreachable, told
+from leaderq.errors import KafkaError, LeaderqError, ServersUnreachable, told
 from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.consuming.commits import abandoned
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
-from leaderq.term import Reason, Term
+from leaderq.term import Term
 from leaderq.threads import primitives
 from leaderq.threads.stacks import stack_of
 
@@ -39,32 +38,21 @@ HUNG_S = 60.0
 _SLICE_S = 0.005  # how late the end of a term may be noticed by a career that waits for records
 _LAST_COMMIT_S = 5.0
 _REFRESH_S = 2.0
-_BREAKS = 3
-
-
-class _Kind(Enum):
-    BEGIN = "begin"
-    NEXT = "next"
-    COMMIT = "commit"
-    REST = "rest"
-    FINISH = "finish"
-    CLOSE = "close"
-
-
 _PENDING = object()
 Ask = Callable[[TermConsumer], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """A request of the career. ``ask`` is called between rounds of the term's consumer, until it
-    raises or returns something other than ``_PENDING``. Then a pair is put into ``answer``: what
-    ``ask`` returned, and what it raised. A newer request of the same kind replaces this one.
+    """A request of the career, for the term of ``gate``. ``ask`` is called between rounds of the
+    term's consumer, until it raises or returns something other than ``_PENDING``. Then a pair is
+    put into ``answer``: what ``ask`` returned, and what it raised. A request without a gate ends
+    the thread; one whose gate is shut, or new, ends the term before it. The career has one request
+    at a time, so a newer one replaces this one, which then has no answer.
     """
 
-    kind: _Kind
+    gate: JoinGate | None
     ask: Ask = lambda _: None
-    what: Any = None
     answer: primitives.SimpleQueue[tuple[Any, BaseException | None]] = field(
         default_factory=lambda: primitives.SimpleQueue()
     )
@@ -80,14 +68,20 @@ class ConsumerThread:
         self._requests: primitives.SimpleQueue[_Request] = primitives.SimpleQueue()
         self._gate: JoinGate | None = None
         self._opening: primitives.SimpleQueue[BaseException | None] = primitives.SimpleQueue()
-        self._question: _Request | None = None
+        self._newest: _Request | None = None
+        self._question: _Request | None = None  # for records; its answer has not been taken
         self._beat = clock.now_s()
-        self.loaded: Offsets = {}
+        self._term_consumer: TermConsumer | None = None
         self._losses = 0  # of the term's consumer, when it handed out what is in hand
         self._next_batch: Batch | None = None
         self._is_behind = False  # a commit for which nobody has waited may be under way
         name = f"leaderq-consumer-{plan.career}"
         self._thread = primitives.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def loaded(self) -> Offsets:
+        """The offsets that the store is known to hold."""
+        return {} if self._term_consumer is None else dict(self._term_consumer.positions.committed)
 
     @property
     def is_fit(self) -> bool:
@@ -105,52 +99,51 @@ class ConsumerThread:
 
     def begin(self, term: Term, wait_s: float) -> bool:
         """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
-        self._gate = gate = JoinGate(term)
-        self.loaded, self._next_batch, self._is_behind = {}, None, False
-        request = self._asked(_Kind.BEGIN, self._joined, gate)
+        self._gate = JoinGate(term)
+        self._next_batch, self._is_behind = None, False
+        request = self._asked(lambda consumer: consumer.joined or _PENDING)
         return self._await(request, wait_s, term.ending.is_set) is not _PENDING
-
-    def _joined(self, consumer: TermConsumer) -> Any:
-        self.loaded = consumer.loaded
-        return True if consumer.joined else _PENDING
 
     def is_consuming(self, term: Term) -> bool:
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
         """Return the next batch; ``None``: none came within ``wait_s``, or the term is ending."""
-        return self._handed(self._offered, term, wait_s, term.ending.is_set)
+        return self._handed(self._offered, wait_s, term.ending.is_set)
 
-    def more(self, term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
+    def more(self, _term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
         """Return more records beside those in hand; from then on all of them are one batch.
         ``None`` if there were none, or no room for them, until ``wait_s`` had passed or
         ``is_enough()``.
         """
-        return self._handed(self._offered_beside, term, wait_s, is_enough)
+        return self._handed(self._offered_beside, wait_s, is_enough)
 
-    def _handed(
-        self, ask: Ask, term: Term, wait_s: float, stop: Callable[[], bool]
-    ) -> Batch | None:
+    def _handed(self, ask: Ask, wait_s: float, stop: Callable[[], bool]) -> Batch | None:
         batch, self._next_batch = self._next_batch, None
         if batch is not None:
             return batch
         question = self._question
-        if question is None or question.what is not term or question.ask != ask:
-            question = self._question = self._asked(_Kind.NEXT, ask, term)
+        if question is None or not self._may_be_answered(question, ask):
+            question = self._question = self._asked(ask)
         answer = self._await(question, wait_s, stop)
         if answer is _PENDING:
             return None
         self._question = None
         return cast("Batch", answer)
 
+    def _may_be_answered(self, question: _Request, ask: Ask) -> bool:
+        if question.gate is not self._gate or question.ask != ask:
+            return False
+        return question is self._newest or not question.answer.empty()
+
     def _offered(self, consumer: TermConsumer) -> Any:
         batch = consumer.offer()
         if batch is not None:
-            self._losses = consumer.losses
+            self._losses = consumer.positions.losses
         return batch or _PENDING
 
     def _offered_beside(self, consumer: TermConsumer) -> Any:
-        if consumer.losses != self._losses:
+        if consumer.positions.losses != self._losses:
             raise abandoned()
         return consumer.offer_beside() or _PENDING
 
@@ -164,7 +157,7 @@ class ConsumerThread:
         over, and this one is over or the next batch has been read. If the batch is abandoned later,
         the next one is abandoned too, and its commit raises ``BatchLost``.
         """
-        request = self._asked(_Kind.COMMIT, self._committing(ends, is_behind=is_behind))
+        request = self._asked(self._committing(ends, is_behind=is_behind))
         self._next_batch = self._committed(term, request)
         self._is_behind = is_behind
 
@@ -175,15 +168,15 @@ class ConsumerThread:
             nonlocal has_begun
             commits = consumer.commits
             if has_begun and commits.wanted is None:
-                self.loaded = consumer.loaded
                 if commits.failure is not None:
                     raise commits.failure
                 # The next one goes along, which spares two changes of thread; else it stays in hand
-                batch = _PENDING if consumer.has_in_hand else self._offered(consumer)
+                batch = _PENDING if consumer.positions.parts else self._offered(consumer)
                 return None if batch is _PENDING else batch
             if not has_begun and commits.wanted is None:
                 has_begun = True
-                is_ours = consumer.has_in_hand and consumer.losses == self._losses
+                positions = consumer.positions
+                is_ours = bool(positions.parts) and positions.losses == self._losses
                 commits.request(ends, in_hand=is_ours)
             if has_begun and is_behind and commits.wanted is not None:
                 return consumer.offer_behind() or _PENDING
@@ -206,19 +199,17 @@ class ConsumerThread:
         """Wait until the last commit is over, if nobody has waited for it yet."""
         if self._is_behind:
             self._is_behind = False
-            self._committed(term, self._asked(_Kind.COMMIT, _settled))
+            self._committed(term, self._asked(_settled))
 
-    def rest(self, partition: Partition, for_s: float, note: object) -> bool:
+    def rest(self, partition: Partition, for_s: float) -> bool:
         """Hand out no more records of ``partition`` for ``for_s`` seconds; after that hand them out
-        again from the committed offset, with ``note``. Its records in hand must not be committed
-        any more. ``False``: nothing was done, because there is no other partition.
+        again from the committed offset. Its records in hand must not be committed any more.
+        ``False``: nothing was done, because there is no other partition.
         """
-        if len(self.loaded) < 2:
-            return False
-        if self._gate is not None:
-            self._settle(self._gate.term)
-        self._asked(_Kind.REST, lambda consumer: consumer.rest(partition, for_s, note))
-        return True
+        assert self._gate is not None
+        self._settle(self._gate.term)
+        request = self._asked(lambda consumer: consumer.rest(partition, for_s))
+        return bool(self._committed(self._gate.term, request))
 
     def finish(self, term: Term) -> None:
         """End the work of ``term``: from now on nothing joins, reads or commits for it."""
@@ -228,19 +219,20 @@ class ConsumerThread:
             except LeaderqError as exc:
                 log.warning("last batch not known to be committed error=%s", told(exc))
             self._gate.is_shut = True
-            self._asked(_Kind.FINISH)
+            self._asked()
             self._gate = self._question = self._next_batch = None
 
     def close(self, timeout_s: float = 5.0) -> None:
         if self._gate is not None:
             self._gate.is_shut = True
-        self._asked(_Kind.CLOSE)
+        self._requests.put(_Request(None))
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self._plan.reports.close()
 
-    def _asked(self, kind: _Kind, ask: Ask = lambda _: None, what: Any = None) -> _Request:
-        request = _Request(kind, ask, what)
+    def _asked(self, ask: Ask = lambda _: None) -> _Request:
+        assert self._gate is not None
+        request = self._newest = _Request(self._gate, ask)
         self._requests.put(request)
         return request
 
@@ -275,24 +267,46 @@ class ConsumerThread:
             self._opening.put(exc)
             return
         self._opening.put(None)
+        request: _Request | None = None
         while True:
-            request = self._next_request(KEEP_WARM_S)
-            if request is None:
+            if request is None and (request := self._next_request(KEEP_WARM_S)) is None:
                 consumer = self._kept_warm(consumer)
-            elif request.kind is _Kind.CLOSE:
+            elif (gate := request.gate) is None:
                 break
-            elif request.kind is _Kind.BEGIN:
-                term_consumer = TermConsumer(self._plan, request.what, consumer)
-                try:
-                    if _TermLoop(self, term_consumer, request).run():
-                        return
-                finally:
-                    term_consumer.close()
-                consumer = self._warm()
-            elif request.kind not in (_Kind.FINISH, _Kind.REST):
-                request.answer.put((None, KafkaError("no term is being drained")))
+            elif gate.is_shut:
+                request = None
+            else:
+                request = self._drained(request, gate, consumer)
+                consumer = self._warm() if request.gate is not None else None
         if consumer is not None:
             consumer.close()
+
+    def _drained(
+        self, request: _Request | None, gate: JoinGate, consumer: ConsumerClient | None
+    ) -> _Request:
+        """Read and commit for the term of ``gate``, and answer the career between the rounds, until
+        a request does not belong to the term. Returns that one.
+        """
+        term_consumer = self._term_consumer = TermConsumer(self._plan, gate, consumer)
+        end: LeaderqError | None = None
+        try:
+            while True:
+                is_asked = request is not None
+                wait_s = KEEP_WARM_S if end else term_consumer.wait_s(is_asked=is_asked)
+                if (new := self._next_request(wait_s)) is not None:
+                    if new.gate is not gate or gate.is_shut:
+                        return new
+                    request = None if _is_answered(new, term_consumer, end) else new
+                if end is None:
+                    try:
+                        term_consumer.round()
+                    except LeaderqError as exc:
+                        end = exc
+                        term_consumer.close()
+                if request is not None and _is_answered(request, term_consumer, end):
+                    request = None
+        finally:
+            term_consumer.close()
 
     def _opened(self) -> ConsumerClient:
         consumer = self._plan.make()
@@ -332,76 +346,23 @@ class ConsumerThread:
         return consumer
 
 
+def _is_answered(request: _Request, consumer: TermConsumer, error: BaseException | None) -> bool:
+    """Ask, and answer if that has a result, or with ``error``: why the term is over."""
+    value = None
+    if error is None:
+        try:
+            value = request.ask(consumer)
+        except LeaderqError as exc:
+            error = exc
+    if value is _PENDING:
+        return False
+    request.answer.put((value, error))
+    return True
+
+
 def _settled(consumer: TermConsumer) -> Any:
     if consumer.commits.wanted is not None:
         return _PENDING
     if consumer.commits.failure is not None:
         raise consumer.commits.failure
     return None
-
-
-class _TermLoop:
-    """The loop of one term: runs the consumer's rounds, and answers the career between them."""
-
-    def __init__(self, owner: ConsumerThread, term_consumer: TermConsumer, begun: _Request) -> None:
-        self._owner = owner
-        self._term_consumer = term_consumer
-        self._term: Term = begun.what.term
-        self._open = {_Kind.BEGIN: begun}
-        self._end: BaseException | None = None
-        self._breaks = 0
-
-    def run(self) -> bool:
-        """Run until the career finishes the term; returns whether the thread must end too."""
-        while True:
-            is_asked = _Kind.NEXT in self._open
-            wait_s = KEEP_WARM_S if self._end else self._term_consumer.wait_s(is_asked=is_asked)
-            request, term = self._owner._next_request(wait_s), self._term
-            if request is not None and request.kind in (_Kind.CLOSE, _Kind.FINISH):
-                self._end = Deposed(term=term.number, reason=term.reason or Reason.WITHDRAWN)
-                self._answer()
-                return request.kind is _Kind.CLOSE
-            if request is not None:
-                self._open[request.kind] = request
-                if request.kind in (_Kind.COMMIT, _Kind.REST):
-                    self._answer_one(request)
-            if self._end is None:
-                self._round()
-            self._answer()
-
-    def _round(self) -> None:
-        try:
-            self._term_consumer.round()
-            self._breaks = 0
-        except LeaderqError as exc:
-            self._over(exc)
-        except Exception as exc:
-            self._breaks += 1
-            kind = type(exc).__name__
-            log.warning("Kafka client failed kind=%s error=%s", kind, exc, exc_info=True)
-            if self._breaks <= _BREAKS:
-                self._term_consumer.mend()
-                return
-            times = f"{self._breaks} times in a row"
-            self._over(KafkaError(f"the Kafka client broke {times}: {kind}: {exc}"))
-
-    def _over(self, exc: BaseException) -> None:
-        self._end = exc
-        self._term_consumer.close()
-
-    def _answer(self) -> None:
-        # Records are asked for last: what is being committed makes room for them.
-        for request in sorted(self._open.values(), key=lambda each: each.kind is _Kind.NEXT):
-            if self._end or request.kind is not _Kind.NEXT or _Kind.COMMIT not in self._open:
-                self._answer_one(request)
-
-    def _answer_one(self, request: _Request) -> None:
-        value, error = None, self._end
-        if error is None:
-            try:
-                value = request.ask(self._term_consumer)
-            except LeaderqError as exc:
-                error = exc
-        if value is not _PENDING:
-            del self._open[request.kind]
-            request.answer.put((value, error))

@@ -1,9 +1,8 @@
 """How far one term has handed out and committed, and where reading begins (pure).
 
-For each partition ``committed`` <= ``handed``. ``committed`` is the offset that the store is known
-to hold; ``handed`` is where the batch in hand ends and the records read ahead begin. Only this file
-decides where reading goes on after the store was asked again, and where it begins without an
-offset.
+``committed`` is the offset of each partition that the store is known to hold. Records read ahead
+begin there, or where the batch in hand ends (``handed``). Only this file decides where reading goes
+on after the store was asked again, and where it begins without an offset.
 
 ``policy`` is the career's ``auto_offset_reset``; ``None``: a group that never committed begins at
 the first record, so that nothing is skipped; but a position that is *gone* (its records were
@@ -14,21 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
 
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import Offsets
 from leaderq.kafka.record import Batch, Partition, Record
-
-
-class Rest(NamedTuple):
-    """Nothing of a partition is read until then (``inf``: it is read, and nothing has come yet)."""
-
-    until_s: float
-    note: object
 
 
 class Positions:
@@ -38,12 +28,20 @@ class Positions:
 
     def __init__(self, committed: Offsets) -> None:
         self.committed = dict(committed)
-        self.handed = dict(committed)
         self.parts: list[Batch] = []
         """What is in hand: each follows the one before it."""
-        self._resting: dict[Partition, Rest] = {}
+        self.resting: dict[Partition, float] = {}
+        """Until when nothing of a partition is read."""
         self.losses = 0
         """How often a batch in hand was dropped."""
+
+    @property
+    def handed(self) -> dict[Partition, int]:
+        """Where reading goes on: the ends of what is in hand, else what is committed."""
+        found = dict(self.committed)
+        for part in self.parts:
+            found.update(part.ends)
+        return found
 
     @property
     def in_hand(self) -> Batch | None:
@@ -51,16 +49,6 @@ class Positions:
         if len(self.parts) > 1:
             self.parts = [joined(self.parts)]
         return self.parts[0] if self.parts else None
-
-    def hand(self, batch: Batch) -> Batch:
-        """It is in hand, with what is already; from now on they are one batch. Returned with what
-        was noted of partitions that have rested.
-        """
-        if found := batch.records.keys() & self._resting.keys():
-            batch = replace(batch, noted={at: self._resting.pop(at).note for at in found})
-        self.parts.append(batch)
-        self.handed.update(batch.ends)
-        return batch
 
     def settle(self, ends: Offsets) -> None:
         """Note that the offsets ``ends`` were committed; records after them stay in hand."""
@@ -73,41 +61,30 @@ class Positions:
         offsets.
         """
         self.losses += 1
-        self.release(set().union(*(part.ends for part in self.parts)))
+        self.parts = []
 
-    def release(self, partitions: Collection[Partition]) -> None:
-        """Give up the records in hand of ``partitions`` without a commit; they are read again, from
-        the stored offsets.
+    def rest(self, partition: Partition, until_s: float) -> None:
+        """Give up the records in hand of ``partition`` without a commit. Read them again from the
+        stored offset, but nothing before then.
         """
-        for partition in self.committed.keys() & set(partitions):
-            self.handed[partition] = self.committed[partition]
+        self.resting[partition] = until_s
         parts, self.parts = self.parts, []
         for part in parts:
-            ends = {where: end for where, end in part.ends.items() if where not in partitions}
-            records = {where: part.records[where] for where in part.records if where in ends}
-            if ends:
-                self.parts.append(Batch(records=records, ends=ends))
-
-    def rest(self, partition: Partition, until_s: float, note: object) -> None:
-        """Release it, and read nothing of it until then; what comes next has the ``note``."""
-        self.release((partition,))
-        self._resting[partition] = Rest(until_s, note)
+            records = {where: rows for where, rows in part.records.items() if where != partition}
+            if records:
+                self.parts.append(Batch(records))
 
     def wake(self, now_s: float) -> bool:
-        """Whether some have rested long enough, and are to be read again."""
-        woken = [where for where, rest in self._resting.items() if rest.until_s <= now_s]
+        """Whether some have rested long enough, and are to be read again from now on."""
+        woken = [where for where, until_s in self.resting.items() if until_s <= now_s]
         for where in woken:
-            self._resting[where] = self._resting[where]._replace(until_s=inf)
+            del self.resting[where]
         return bool(woken)
-
-    @property
-    def asleep(self) -> set[Partition]:
-        return {where for where, rest in self._resting.items() if rest.until_s < inf}
 
     @property
     def wakes_s(self) -> float:
         """When the next one is to be read again; ``inf``: none rests."""
-        return min((rest.until_s for rest in self._resting.values()), default=inf)
+        return min(self.resting.values(), default=inf)
 
     def advance(self, positions: Offsets) -> None:
         """Note ``positions`` that were committed: the same as before, or, while nothing is in hand,
@@ -116,7 +93,6 @@ class Positions:
         for partition, offset in positions.items():
             if partition in self.committed:
                 self.committed[partition] = max(offset, self.committed[partition])
-                self.handed[partition] = max(offset, self.handed[partition])
 
     def resume(
         self, stored: Offsets, held: Collection[Partition], *own: Offsets
@@ -142,40 +118,33 @@ class Positions:
             self.drop()
         for partition, offset in stored.items():
             if partition in again or partition not in self.committed:
-                self.committed[partition] = self.handed[partition] = offset
+                self.committed[partition] = offset
         for partition in set(self.committed) - set(held):
-            del self.committed[partition], self.handed[partition]
+            del self.committed[partition]
         return moved
 
     def add(self, starts: Offsets) -> None:
         """Set where to begin in partitions that are new, or are to be read again."""
         self.committed.update(starts)
-        self.handed.update(starts)
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
     records: dict[Partition, Sequence[Record]] = {}
-    ends: dict[Partition, int] = {}
     for part in parts:
         for where, rows in part.records.items():
             records[where] = [*records[where], *rows] if where in records else rows
-        ends.update(part.ends)
-    return Batch(records=records, ends=ends)
+    return Batch(records)
 
 
 def rest_of(batch: Batch, committed: Offsets) -> Batch | None:
-    ends = {partition: end for partition, end in batch.ends.items() if committed[partition] < end}
-    if len(ends) == len(batch.ends) and all(
-        not rows or committed[partition] <= rows[0].offset
-        for partition, rows in batch.records.items()
-    ):
+    if all(committed[partition] <= rows[0].offset for partition, rows in batch.records.items()):
         return batch
     records = {
         partition: rows[bisect_left(rows, committed[partition], key=attrgetter("offset")) :]
         for partition, rows in batch.records.items()
-        if partition in ends
+        if committed[partition] < batch.ends[partition]
     }
-    return Batch(records=records, ends=ends) if ends else None
+    return Batch(records) if records else None
 
 
 def starts(

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leaderq.kafka.record import Batch, Chained, Partition, Record, batch_of, size_of
+from leaderq.kafka.consuming.rate_limit import RateLimiter
+from leaderq.kafka.record import Batch, Chained, Partition, Record, size_of
 
 SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
 """How many records to read ahead where workers share them, and how many while they are of fewer
@@ -41,9 +42,11 @@ class BatchLimits:
 
 
 class ReadAhead:
-    """The records read ahead. A batch takes equal shares of all partitions. Not thread-safe."""
+    """The records read ahead. A batch takes equal shares of all partitions. With a ``rate`` it is
+    handed out in as many parts as that allows. Not thread-safe.
+    """
 
-    def __init__(self, batch_limits: BatchLimits) -> None:
+    def __init__(self, batch_limits: BatchLimits, rate: RateLimiter | None = None) -> None:
         self._limits = batch_limits
         most, parts = batch_limits.max_bytes, batch_limits.parts
         self._max_bytes = math.inf if most is None else most / parts
@@ -52,10 +55,15 @@ class ReadAhead:
         self._counts: dict[Partition, int] = {}
         self._bytes = 0
         self._record_bytes = 1.0
+        self._rate = rate
+        self._held: Sequence[Record] = ()  # of a batch, in order, for the rate's sake
+        self._due_s = 0.0  # when the next part of these may go
 
     @property
     def room(self) -> int:
         """How many records to poll for now; 0 while enough records are read ahead."""
+        if self._held:
+            return 0
         limits, enough = self._limits, self._max_records * self._limits.ahead
         if limits.workers > 1:
             is_spread = len(self._counts) >= limits.workers
@@ -70,7 +78,7 @@ class ReadAhead:
 
     @property
     def is_empty(self) -> bool:
-        return not self._counts
+        return not self._counts and not self._held
 
     def fits(self, parts: Sequence[Batch]) -> bool:
         """Whether another part fits into a batch that has these ``parts``."""
@@ -92,6 +100,43 @@ class ReadAhead:
                 self._bytes += part.size
 
     def take(self, now_s: float) -> Batch | None:
+        """Return the next batch; ``None``: none is complete, or it has to wait."""
+        if self._rate is None:
+            return self._next(now_s)
+        if not self._held and (batch := self._next(now_s)) is not None:
+            self._hold(batch.merged(), now_s)
+        if not self._held or now_s < self._due_s:
+            return None
+        part = self._rate.take(self._held, now_s)
+        self._hold(self._held[len(part) :], now_s)
+        rows: dict[Partition, list[Record]] = {}
+        for record in part:
+            rows.setdefault(record.topic_partition, []).append(record)
+        return Batch(rows)
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Return the seconds until :meth:`take` has something to do; ``None``: no records are
+        ahead.
+        """
+        if self._held:
+            return max(0.0, self._due_s - now_s)
+        if not self._counts:
+            return None
+        if self._bytes >= self._max_bytes or sum(self._counts.values()) >= self._max_records:
+            return 0.0
+        since_s = min(parts[0].at_s for parts in self._waiting.values())
+        return max(0.0, since_s + self._limits.max_wait_s - now_s)
+
+    def clear(self) -> None:
+        """Drop all records; they will be read again."""
+        self._waiting, self._counts, self._bytes, self._held = {}, {}, 0, ()
+
+    def _hold(self, records: Sequence[Record], now_s: float) -> None:
+        self._held = records
+        if records and self._rate is not None:
+            self._due_s = now_s + self._rate.wait_s(records, now_s)
+
+    def _next(self, now_s: float) -> Batch | None:
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:
             return None
         excess = self._bytes - self._max_bytes
@@ -102,21 +147,7 @@ class ReadAhead:
         for where in taken:  # the others come first next time
             if where in self._counts:
                 self._counts[where] = self._counts.pop(where)
-        return batch_of(taken)
-
-    def wait_s(self, now_s: float) -> float | None:
-        """Return the seconds until a batch can be taken; ``None``: no records are ahead."""
-        if not self._counts:
-            return None
-        is_large = self._bytes >= self._max_bytes
-        if is_large or sum(self._counts.values()) >= self._max_records:
-            return 0.0
-        since_s = min(parts[0].at_s for parts in self._waiting.values())
-        return max(0.0, since_s + self._limits.max_wait_s - now_s)
-
-    def clear(self) -> None:
-        """Drop all records; they will be read again."""
-        self._waiting, self._counts, self._bytes = {}, {}, 0
+        return Batch(taken)
 
     def _cut(
         self, where: Partition, count: int, max_bytes: float, *, at_least: bool

@@ -20,6 +20,8 @@ On each failure:
 * **fenced**: the term is deposed. Where a fenced leader is not told (``store.in_group``), it
   learns it within 3 s, because it commits its positions again.
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
+* **the client library breaks** (raises what is not an error of ours): a new consumer, after 1 s. At
+  the fourth time within a minute the term fails, whatever succeeded in between.
 * **anything else**: the term fails with it.
 
 However it ends, the consumer is closed at once, because otherwise it would join again by itself.
@@ -33,7 +35,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from leaderq.base import clock
-from leaderq.errors import Deposed, KafkaError, KafkaFenced, OffsetOutOfRange, ServersUnreachable
+from leaderq.errors import (
+    Deposed,
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    OffsetOutOfRange,
+    ServersUnreachable,
+)
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     ConsumerClient,
@@ -47,6 +56,7 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
@@ -80,6 +90,7 @@ FREE_GROUP_AFTER_S = 2.0
 REBUILD_AFTER_S = 30.0
 REBUILD_JOINING_AFTER_S = 10.0
 """A join may take minutes; if its answer was lost, the client is best replaced."""
+MOST_BREAKS, BREAKS_WITHIN_S = 3, 60.0
 _NAMED = 20
 _MIN_BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
 
@@ -98,6 +109,7 @@ class ConsumingPlan:
     career: str
     reports: ProgressReports
     batch_limits: BatchLimits = field(default_factory=BatchLimits)
+    rate: RateLimiter | None = None
     start: str | None = None
     begin_at: Callable[[], Offsets] | None = None
     by_pattern: bool = False
@@ -136,8 +148,8 @@ class TermConsumer:
         self._consumer = consumer
         self._outage = Outage()
         self._check = ConsumerCheck(plan.by_pattern)
-        self._ahead = ReadAhead(plan.batch_limits)
-        self._positions = Positions({})
+        self._ahead = ReadAhead(plan.batch_limits, plan.rate)
+        self.positions = Positions({})
         self._has_loaded = False
         self._request_s, self._poll_s = REQUEST_S, POLL_S
         self.joined = False  # the former leader is fenced, and the offsets are known
@@ -150,41 +162,28 @@ class TermConsumer:
         self._mirror_all_at = 0.0
         self._waits_since: float | None = None
         self._reached: dict[str, int] = {}
-
-    @property
-    def has_in_hand(self) -> bool:
-        return bool(self._positions.parts)
-
-    @property
-    def losses(self) -> int:
-        """How often a batch in hand was abandoned."""
-        return self._positions.losses
-
-    @property
-    def loaded(self) -> Offsets:
-        """The offsets that the store is known to hold."""
-        return dict(self._positions.committed)
+        self._broke_s: list[float] = []  # when the client library broke
 
     def offer(self) -> Batch | None:
         """Return the batch to hand out: the one in hand again, else the next; ``None``: neither."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if not self.has_in_hand:
+        if not self.positions.parts:
             self._handed()
-        return self._positions.in_hand
+        return self.positions.in_hand
 
     def offer_beside(self) -> Batch | None:
         """Return more records for the batch in hand; ``None`` if there are none, or no room. If no
         batch is in hand, return the next one.
         """
-        if not self.has_in_hand:
+        if not self.positions.parts:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
-        return None if is_busy or not self._ahead.fits(self._positions.parts) else self._handed()
+        return None if is_busy or not self._ahead.fits(self.positions.parts) else self._handed()
 
     def offer_behind(self) -> Batch | None:
         """Return the next batch while the whole batch in hand is being committed; else ``None``."""
-        parts = self._positions.parts
+        parts = self.positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
         return self._handed() if self.joined and is_whole else None
 
@@ -193,20 +192,19 @@ class TermConsumer:
         if (batch := self._ahead.take(clock.now_s())) is None:
             return None
         self._look_ahead_at = self._ahead_pause_s = 0.0
-        return self._positions.hand(batch)
+        self.positions.parts.append(batch)
+        return batch
 
-    def rest(self, partition: Partition, for_s: float, note: object) -> None:
+    def rest(self, partition: Partition, for_s: float) -> bool:
         """Give up the records of ``partition`` in hand. In ``for_s`` seconds read it again from the
-        stored offset, and hand out ``note`` with its records.
+        stored offset. ``False``: nothing was done, because there is no other partition.
         """
-        self._positions.rest(partition, clock.now_s() + for_s, note)
+        if len(self.positions.committed) < 2:
+            return False
+        self.positions.rest(partition, clock.now_s() + for_s)
         self._ahead.clear()  # nothing is read before the next place(): it would leave a gap
         self._is_to_place = True
-
-    def mend(self) -> None:
-        """Continue with a new consumer after a pause, because the client library broke."""
-        self._discard()
-        self._outage.not_before_s = clock.now_s() + MAX_BACKOFF_S
+        return True
 
     def wait_s(self, *, is_asked: bool) -> float:
         """Return the seconds until the next step is due. ``is_asked``: the career waits for a
@@ -218,10 +216,11 @@ class TermConsumer:
         if not self.joined or self.commits.is_busy or self._is_to_place or self._is_idle:
             return 0.0
         looks = self._confirmed + CONFIRM_S, self._inspected + INSPECT_S
-        due = min(self._attended + ATTEND_S, *looks, self._positions.wakes_s)
+        due = min(self._attended + ATTEND_S, *looks, self.positions.wakes_s)
         if self._ahead.room:
             due = min(due, self._look_ahead_at)
-        if is_asked and not self.has_in_hand and (left_s := self._ahead.wait_s(now)) is not None:
+        has_room = not self.positions.parts or self._ahead.fits(self.positions.parts)
+        if is_asked and has_room and (left_s := self._ahead.wait_s(now)) is not None:
             due = min(due, now + left_s)
         return max(0.0, due - now)
 
@@ -244,28 +243,52 @@ class TermConsumer:
                 what = "commits do not succeed, replacing the client after_s=%.0f"
                 log.warning(what, self.commits.silent_s)
                 self._discard()
-        except KafkaFenced as exc:
-            if isinstance(self._term, OpenTerm):
-                self._term.wind_up(Reason.FENCED)
-            log.warning("Kafka refuses this leader error=%s", self._explained(exc))
-            raise Deposed(term=self._term.number, reason=Reason.FENCED) from exc
-        except GroupIncompatible as exc:
-            raise KafkaError(self._explained(exc)) from exc
-        except BatchLost as exc:
-            self._lose(exc)
-        except EffectRefused as exc:
-            self._confirmed = clock.now_s()  # the store has heard this leader
-            self.commits.refused(exc)
-        except (KafkaAway, ServersUnreachable, MembershipLost) as exc:
-            if self._outage.met(exc, clock.now_s(), joining=not self.joined):
-                self._discard()
+        except LeaderqError as exc:
+            self._judge(exc)
+        except Exception as exc:
+            kind = type(exc).__name__
+            log.warning("Kafka client failed kind=%s error=%s", kind, exc, exc_info=True)
+            self._mend(exc)
+
+    def _judge(self, error: LeaderqError) -> None:
+        match error:
+            case KafkaFenced():
+                if isinstance(self._term, OpenTerm):
+                    self._term.wind_up(Reason.FENCED)
+                log.warning("Kafka refuses this leader error=%s", self._explained(error))
+                raise Deposed(term=self._term.number, reason=Reason.FENCED) from error
+            case GroupIncompatible():
+                raise KafkaError(self._explained(error)) from error
+            case BatchLost():
+                self._lose(error)
+            case EffectRefused():
+                self._confirmed = clock.now_s()  # the store has heard this leader
+                self.commits.refused(error)
+            case KafkaAway() | ServersUnreachable() | MembershipLost():
+                if self._outage.met(error, clock.now_s(), joining=not self.joined):
+                    self._discard()
+            case _:
+                raise error
+
+    def _mend(self, why: Exception) -> None:
+        """Continue with a new consumer after a pause, because the client library broke; but not for
+        ever.
+        """
+        now = clock.now_s()
+        self._broke_s = [at_s for at_s in self._broke_s if at_s > now - BREAKS_WITHIN_S] + [now]
+        if len(self._broke_s) > MOST_BREAKS:
+            times = f"{len(self._broke_s)} times within {BREAKS_WITHIN_S:.0f} s"
+            error = f"the Kafka client broke {times}: {type(why).__name__}: {why}"
+            raise KafkaError(error) from why
+        self._discard()
+        self._outage.not_before_s = now + MAX_BACKOFF_S
 
     def _lose(self, why: BatchLost) -> None:
         what = "effects of a batch may be lost, the stored offsets decide error=%s"
         log.warning(what, why)
         self.joined = False
         if not self.commits.lost():
-            self._positions.drop()
+            self.positions.drop()
 
     def _explained(self, exc: KafkaError) -> str:
         explanation = self._plan.explain_group() if self._store.in_group else ""
@@ -277,7 +300,7 @@ class TermConsumer:
             return  # a term that has taken over must hear of it before anything else can fail
         self._settle_membership(consumer)
         if (committed := self.commits.finish_positions()) is not None:
-            self._positions.advance(committed)
+            self.positions.advance(committed)
         # a commit now might concern partitions that belong to another member
         if consumer.is_joining:
             self._attend(consumer)
@@ -303,7 +326,7 @@ class TermConsumer:
 
     @property
     def _is_idle(self) -> bool:
-        return not self.has_in_hand and self._ahead.is_empty
+        return not self.positions.parts and self._ahead.is_empty
 
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
@@ -345,10 +368,10 @@ class TermConsumer:
         if self._has_loaded:
             self._resume(stored, held)
         else:
-            self._positions, self._has_loaded = Positions(stored), True
-        positions = self._positions
+            self.positions, self._has_loaded = Positions(stored), True
+        positions = self.positions
         changed = self._check.changed_topics(consumer)
-        if fresh := held - set(positions.handed):
+        if fresh := held - positions.committed.keys():
             first = consumer.start_offsets(self._request_s)
             last = consumer.end_offsets(self._request_s)
             # Committed before the first record is read: "latest" would else be a later place for
@@ -371,24 +394,22 @@ class TermConsumer:
         where = "latest" if self._plan.start == "latest" else "earliest"
         if self._plan.begin_at is not None:
             where = "begin_at"
-        places = [f"{each}@{begin[each]}" for each in sorted(begin)[:_NAMED]]
-        more = [f"and {len(begin) - _NAMED} more"] if len(begin) > _NAMED else []
         what = "no offset is stored, reading begins at=%s records=%d group=%s partitions=%s"
-        said = where, count, self._plan.reports.group, ", ".join([*places, *more])
+        said = where, count, self._plan.reports.group, _places(begin)
         log.log(logging.WARNING if count else logging.INFO, what, *said)
 
     def _place(self, consumer: ConsumerClient) -> None:
         """Let the consumer read from the positions; records that were read ahead are read again."""
         self._is_to_place = True
         self._ahead.clear()
-        handed = self._positions.handed
-        consumer.seek(handed, handed.keys() & self._positions.asleep)
+        handed = self.positions.handed
+        consumer.seek(handed, handed.keys() & self.positions.resting.keys())
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
 
     def _wake(self, consumer: ConsumerClient) -> None:
-        if self._positions.wake(clock.now_s()) or self._is_to_place:
+        if self.positions.wake(clock.now_s()) or self._is_to_place:
             self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
@@ -398,7 +419,7 @@ class TermConsumer:
         self._reached = {}  # logged once in a term
         if not reached or self._store.remedy is None:
             return
-        where = ", ".join(f"{each}@{reached[each]}" for each in sorted(reached)[:_NAMED])
+        where = _places(reached)
         if not may_reset(self._plan.start):
             raise OffsetOutOfRange(
                 f"no offset is stored any more for {len(reached)} partitions that this career has"
@@ -409,18 +430,18 @@ class TermConsumer:
         log.warning(what, self._plan.start, where)
 
     def _resume(self, stored: Offsets, held: frozenset[Partition]) -> None:
-        positions = self._positions
+        positions = self.positions
         parts, before = positions.parts, positions.committed.keys() | held
         if moved := positions.resume(stored, held, *self.commits.own):
             log.warning(
                 "offsets moved by somebody else, reading continues there partitions=%s",
-                _names(moved),
+                _names(sorted(moved)),
             )
         if lost := before - held:
-            log.warning("partitions taken away by the group partitions=%s", _names(lost))
+            log.warning("partitions taken away by the group partitions=%s", _names(sorted(lost)))
         if parts and not positions.parts:
             abandoned = set().union(*(part.ends for part in parts))
-            log.warning("batch in hand abandoned partitions=%s", _names(abandoned))
+            log.warning("batch in hand abandoned partitions=%s", _names(sorted(abandoned)))
         if self.commits.state is CommitState.UNKNOWN:
             wanted = self.commits.wanted or {}
             if wanted.items() <= stored.items():
@@ -493,15 +514,15 @@ class TermConsumer:
                 " since it was last read; offsets of the former one say nothing about it. Set"
                 " auto_offset_reset to 'earliest' or 'latest' if reading shall go on there"
             )
-        if self.has_in_hand or self.commits.wanted is not None:
+        if self.positions.parts or self.commits.wanted is not None:
             return False  # found again, once the batch in hand is committed
         first, last = consumer.start_offsets(self._request_s), consumer.end_offsets(self._request_s)
-        new = resets(self._plan.start, self._positions.handed, recreated, cut, first, last)
+        new = resets(self._plan.start, self.positions.handed, recreated, cut, first, last)
         if new:
             what = "positions are gone, reading resumes begin=%s partitions=%s"
-            log.warning(what, self._plan.start, _names(new))
+            log.warning(what, self._plan.start, _names(sorted(new)))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
-            self._positions.add(new)
+            self.positions.add(new)
             self._place(consumer)
         self._check.accept(consumer, recreated)
         return bool(new)
@@ -516,7 +537,7 @@ class TermConsumer:
             return
         if ends is not None:
             self._confirmed = clock.now_s()
-            self._positions.settle(ends)
+            self.positions.settle(ends)
 
     def _confirm(self, consumer: ConsumerClient) -> None:
         """Commit again every 3 s, to prove that the store accepts this leader, or, with a store
@@ -524,7 +545,7 @@ class TermConsumer:
         """
         if clock.now_s() < self._confirmed + CONFIRM_S:
             return
-        committed = self._positions.committed
+        committed = self.positions.committed
         new: dict[Partition, int] = {}
         if self._is_idle:
             # Markers stepped over count as read, so that lag tools show 0.
@@ -553,15 +574,16 @@ class TermConsumer:
         if clock.now_s() < self._inspected + INSPECT_S:
             return
         self._inspected = clock.now_s()
-        found = self._check.look(consumer, self._inspected, self._request_s, self._positions.asleep)
+        resting = self.positions.resting
+        found = self._check.look(consumer, self._inspected, self._request_s, resting)
         if found.added:
             consumer.rejoin()
             consumer.attend(self._request_s)
             self._settle_membership(consumer)
         self._reset(consumer, found.recreated)
         reports = self._plan.reports
-        known = self._positions.committed, found.ends, found.blocked, self._check.topic_ids
-        reports.tell(self._term, self._inspected, *known, sum(map(len, self._positions.parts)))
+        known = self.positions.committed, found.ends, found.blocked, self._check.topic_ids
+        reports.tell(self._term, self._inspected, *known, sum(map(len, self.positions.parts)))
         if found.stalled:
             where, at = found.stalled
             self._discard()  # a batch in hand is committed with the next one
@@ -583,8 +605,12 @@ class TermConsumer:
         self.commits.forget()
 
 
-def _names(partitions: Iterable[Partition]) -> str:
-    names = [str(partition) for partition in sorted(partitions)]
+def _places(offsets: Offsets) -> str:
+    return _names(f"{each}@{offsets[each]}" for each in sorted(offsets))
+
+
+def _names(places: Iterable[object]) -> str:
+    names = [str(place) for place in places]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -22,8 +22,7 @@ On each failure:
 * **the judgement** is the table of :func:`judgement`.
 * **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its piece, with its
   attempts, comes back when its records are read again. All wait if the culprit is unknown among
-  several partitions, side by side, with *at most once*, with a rate limit, and while records are
-  marked.
+  several partitions, side by side, with *at most once*, and while records are marked.
 * **an operator lets a record pass** (``leaderq dead bury``) that is about to hold the work up, or
   to fail the term: it is passed over, and set aside if there is a topic for that.
 * **skip, dead letter**: the record is logged, told to the hook and set aside before the offset
@@ -62,9 +61,10 @@ from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
-from leaderq.kafka.handling.chains import BatchPiece, Chain, ChainShape, InHand, PieceMode
+from leaderq.kafka.handling.chains import BatchPiece, ChainShape, InHand, Rested
 from leaderq.kafka.handling.context import HandlingContext, span
 from leaderq.kafka.handling.on_error import (
+    MOST_IN_A_ROW,
     Ending,
     HoldUp,
     HoldUps,
@@ -139,6 +139,7 @@ class BatchHandler:
         self.hold_ups = HoldUps(context.on_error)
         self.trusted = ""
         """The term in which a batch was handled without the death of the process."""
+        self._rested: tuple[str, Rested] = "", {}
         self.threads: ThreadWorkers | None = None
         if context.workers > 1:
             self.threads = ThreadWorkers(context.workers, f"leaderq-{context.career}-worker")
@@ -150,6 +151,11 @@ class BatchHandler:
         Raises the user's error if the policy says so, and errors that are not about records.
         """
         return BatchWork(self, batch, term).run()
+
+    def rested_in(self, term: Term) -> Rested:
+        if self._rested[0] != term.id:  # attempts count from 1 again
+            self._rested = term.id, {}
+        return self._rested[1]
 
     def close(self) -> None:
         if self.threads is not None:
@@ -163,21 +169,21 @@ class BatchWork:
         context = self._context = handler.context
         self._handler, self._hold_ups = handler, handler.hold_ups
         self._batch, self._term = batch, term
+        self._rested = handler.rested_in(term)
         self._careful = context.careful(batch.records)
         self._shape = ChainShape.of(context, self._careful)
         self._hand = InHand()
-        self._hand.extend(batch)
         self._committed: dict[Partition, int] = {}
         # With "at most once" nothing waits to be committed, so nothing can be undone.
         self._undoes = context.undoes and not context.commits_first
-        self._began = self._is_stopped = False
+        self._is_stopped = False
         self._begun: dict[Partition, int] = {}
         self._outcomes: list[tuple[BatchPiece, CallFailure]] = []
         self._waker = Waker()
         self._started = self._told = 0
         self._returns: list[None] = []
         is_alone = self._shape is ChainShape.RECORDS
-        slides = is_alone and context.more is not None and context.rate_limit is None
+        slides = is_alone and context.more is not None
         self._slides_until_s = clock.now_s() + SLIDES_FOR_S if slides else 0.0
         # A record that kills is found by deaths at one offset: none is committed in front of it.
         is_suspect = context.marks is not None and term.unclean and handler.trusted != term.id
@@ -186,41 +192,27 @@ class BatchWork:
 
     def run(self) -> bool:
         """Run until all records are committed, or the term ends or pauses; ``True``: all are."""
-        context, limit = self._context, self._context.rate_limit
-        rounds = [(0.0, None)] if limit is None else limit.parts(self._batch.merged())
-        for wait_s, records in rounds:
-            if wait_s > 0:
-                self._commit_done()
-                self._term.wait(wait_s)
-                self._began = True
-            if self._is_to_stop():
-                return self._left()
-            if limit is not None:
-                limit.handed_out()
-            self._add(self._batch if records is None else chains.grouped(records))
-            if not self._work_off():
-                return self._left()
-        while not self._commit_done(is_last=True):
-            if self._is_to_stop() or not self._work_off():
-                return self._left()
+        self._add(self._batch)
+        self._due = max(1, self._hand.uncommitted // 4)
+        is_done = self._work_off()
+        while is_done and not self._commit_done(is_last=True):
+            is_done = not self._is_to_stop() and self._work_off()
+        if not is_done:
+            self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
+            self._commit_done()
+            return False
         self._handler.trusted = self._term.id
-        context.figures.batches += 1
+        self._context.figures.batches += 1
         return True
-
-    def _left(self) -> bool:
-        self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
-        self._commit_done()
-        return False
 
     def _add(self, batch: Batch) -> None:
         if self._shape is ChainShape.RECORDS:
             found = chains.by_records(batch.merged(), self._context.order)
         elif self._shape is ChainShape.PARTITIONS:
-            found = chains.by_partitions(batch, self._careful)
+            found = chains.by_partitions(batch, self._rested)
         else:
-            found = chains.whole(batch)
-        self._hand.add(found)
-        self._due = max(1, self._hand.uncommitted // 4)
+            found = chains.whole(batch, self._rested)
+        self._hand.add(batch, found)
 
     def _work_off(self) -> bool:
         """Follow all chains to their ends. Returns ``False`` if the term ends or pauses first."""
@@ -245,7 +237,6 @@ class BatchWork:
         """
         context, threads, hand = self._context, self._handler.threads, self._hand
         self._outcomes, self._started, self._returns = [], 0, []
-        self._began = True
         hand.restart()
         try:
             if self._careful or (context.coroutines is None and threads is None):
@@ -275,9 +266,9 @@ class BatchWork:
     def _follow_here(self) -> None:
         """Follow one chain after the other on this thread, until a piece fails."""
         while not self._outcomes and (chain := self._hand.begin(self._admits)) is not None:
-            piece = self._front(chain)
+            piece = self._hand.split(chain, careful=self._is_careful(chain.pieces[0]))
             self._commit_first((piece,))
-            if self._marked(piece):
+            if not self._is_careful(piece) or self._marked(piece):
                 self._call(piece)
             if piece.marked and piece.is_done:
                 self._commit_done()
@@ -340,13 +331,11 @@ class BatchWork:
         if not self._context.commits_first or self._is_stopped:
             return False
         self._term.check()
-        ends = self._hand.ends_of((piece,)).items()
+        ends = chains.ends_of((piece,)).items()
         return all(end <= self._committed.get(where, -1) for where, end in ends)
 
     def _is_to_stop(self) -> bool:
-        if not self._began or self._may_begin():
-            return False
-        return not any(map(self._must_be_handled, self._hand.fronts))
+        return not self._may_begin() and not any(map(self._must_be_handled, self._hand.fronts))
 
     # ---- several at a time: see ``SharedWork`` ---------------------------------------------------
 
@@ -387,8 +376,7 @@ class BatchWork:
         if self._context.careful(batch.records):
             self._slides_until_s = 0.0  # it is handed out again, and handled otherwise
             return False
-        self._hand.extend(batch)
-        self._hand.add(chains.by_records(batch.merged(), self._context.order))
+        self._add(batch)
         return True
 
     def has_ended(self) -> None:
@@ -401,21 +389,19 @@ class BatchWork:
 
     # ---- records that may kill the process -------------------------------------------------------
 
-    def _front(self, chain: Chain) -> BatchPiece:
-        """The next piece of the chain, as it is to be handed over now."""
-        piece = chain.pieces[0]
-        is_unmarked = piece.mode is PieceMode.CAREFUL and not piece.marked
-        if is_unmarked and not self._context.careful((piece.records[0].topic_partition,)):
-            piece.together()
-        return self._hand.split(chain)
+    def _is_careful(self, piece: BatchPiece) -> bool:
+        """Whether it is handed over record by record, each marked durably before, because one may
+        kill the process.
+        """
+        is_marked = not self._careful or piece.marked
+        return not is_marked and bool(self._context.careful((piece.records[0].topic_partition,)))
 
     def _marked(self, piece: BatchPiece) -> bool:
-        """Mark the attempt durably if need be. ``False``: too many processes have died of the
-        piece, so it was passed over, and must not be tried.
+        """Mark the attempt durably. ``False``: too many processes have died of the piece, so it was
+        passed over, and must not be tried.
         """
         marks, limit = self._context.marks, self._context.on_error.deaths
-        if piece.mode is not PieceMode.CAREFUL or piece.marked or marks is None:
-            return True
+        assert marks is not None
         self._commit_done()
         died = marks.before(self._term, piece.records[0])
         piece.marked = True
@@ -467,7 +453,7 @@ class BatchWork:
             elif decision is Further.ISOLATE:
                 what = "records failed together, trying one by one"
                 self._context.warn(what, piece.records, failure.error, {"attempt": piece.attempts})
-                piece.mode, piece.before, piece.failed = PieceMode.ISOLATED, piece.attempts, 0
+                piece.isolated, piece.before, piece.failed = True, piece.attempts, 0
             elif isinstance(decision, Ending) and decision.passes_over:
                 for record in piece.records:
                     self._hold_ups.note_passed_over(record, failure.error)
@@ -493,8 +479,7 @@ class BatchWork:
             return found
         if not failure.is_outage:  # Is the fault in the records, or in something they need?
             what = "record not passed over, too many in a row failed alike"
-            most = context.on_error.most_in_a_row
-            context.warn(what, piece.records, failure.error, {"most_in_a_row": most})
+            context.warn(what, piece.records, failure.error, {"most_in_a_row": MOST_IN_A_ROW})
         return self._hold_ups.decision(clock.now_s())
 
     def _retry(self, piece: BatchPiece, failure: CallFailure, after_s: float) -> list[float]:
@@ -506,10 +491,11 @@ class BatchWork:
         context, where = self._context, piece.records[0].topic_partition
         may_rest = after_s >= REST_FROM_S and self._shape is not ChainShape.RECORDS
         may_rest = may_rest and not piece.marked and not context.commits_first
-        if not may_rest or context.rest is None or context.rate_limit is not None:
+        if not may_rest or piece.without(where) is not None:
             return [after_s]
-        if piece.without(where) is not None or not context.rest(where, after_s, piece):
+        if context.rest is None or not context.rest(where, after_s):
             return [after_s]
+        self._rested[where] = piece
         self._hand.drop(where)
         return []
 
@@ -537,7 +523,7 @@ class BatchWork:
         letter = self._letter(piece, error, attempts)
         self._hand.advance(piece, letter)
         pieces = piece.chain.pieces
-        if piece.mode is PieceMode.ISOLATED and pieces and pieces[0].mode is PieceMode.ISOLATED:
+        if piece.isolated and pieces and pieces[0].isolated:
             pieces[0].together()  # the culprit is known
         self._commit_done()
 
@@ -558,7 +544,7 @@ class BatchWork:
 
     def _commit_first(self, pieces: Iterable[BatchPiece]) -> None:
         if self._context.commits_first:
-            self._commit(self._hand.ends_of(pieces))
+            self._commit(chains.ends_of(pieces))
 
     def _commit_done(self, *, is_last: bool = False) -> bool:
         """Commit what is done. With ``is_last``, return ``False`` if pieces are left that must be
@@ -569,7 +555,7 @@ class BatchWork:
         while pieces := hand.finished(alone=alone):
             covers = is_last and len(pieces) == hand.uncommitted
             try:
-                self._store(pieces, hand.ends if covers else hand.ends_of(pieces), is_last=covers)
+                self._store(pieces, hand.ends if covers else chains.ends_of(pieces), is_last=covers)
             except EffectRefused as exc:
                 self._context.undo()
                 covers = False

@@ -21,7 +21,7 @@ A piece that failed is *cut* around its culprit, in its chain and in its lane.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import heapify, heappop, heappush
@@ -52,16 +52,6 @@ class ChainShape(Enum):
         return cls.PARTITIONS if careful or context.is_by_partition else cls.MERGED
 
 
-class PieceMode(Enum):
-    """How the records of a piece are handed over."""
-
-    TOGETHER = "together"
-    ISOLATED = "isolated"
-    """One by one, because one of them made them fail together, and it is not known which."""
-    CAREFUL = "careful"
-    """One by one, each marked durably before, because one of them may kill the process."""
-
-
 class Chain:
     """A chain. ``pieces``: those that are not done, in order; ``lane``: that of all its pieces."""
 
@@ -81,17 +71,16 @@ _NOWHERE = Chain(None, deque(), 0)
 class BatchPiece:
     """Some records, and how they have fared so far.
 
-    ``ends``: the offsets to commit with it (``None``: the one after the last record of each
-    partition). ``failed`` counts its own failed attempts, ``before`` those of a larger piece that
-    it was cut from. ``failure``: the failure that must still be judged. ``effects``: what its call
-    wants stored, once it is done; if it also has a ``failure``, the store has refused them.
-    ``passed_over``: it was skipped, or set aside. ``marked``: its durable mark is set. ``turn``:
-    pieces of earlier turns are handled first.
+    ``isolated``: its records are handed over one by one, because one of them made them fail
+    together, and it is not known which. ``failed`` counts its own failed attempts, ``before`` those
+    of a larger piece that it was cut from. ``failure``: the failure that must still be judged.
+    ``effects``: what its call wants stored, once it is done; if it also has a ``failure``, the
+    store has refused them. ``passed_over``: it was skipped, or set aside. ``marked``: its durable
+    mark is set. ``turn``: pieces of earlier turns are handled first.
     """
 
     records: Sequence[Record]
-    ends: Mapping[Partition, int] | None = None
-    mode: PieceMode = PieceMode.TOGETHER
+    isolated: bool = False
     before: int = 0
     failed: int = 0
     failure: CallFailure | None = None
@@ -106,54 +95,50 @@ class BatchPiece:
     def attempts(self) -> int:
         return self.before + self.failed
 
-    def part(self, records: Sequence[Record], *, is_end: bool = False) -> BatchPiece:
-        """Return a piece of some of its records, handed over in the same way. ``is_end``: they are
-        its last ones, and its ``ends`` go with them.
-        """
-        ends = self.ends if is_end else None
-        return BatchPiece(records, ends, self.mode, self.before, chain=self.chain, turn=self.turn)
+    def part(self, records: Sequence[Record]) -> BatchPiece:
+        """Return a piece of some of its records, handed over in the same way."""
+        return BatchPiece(records, self.isolated, self.before, chain=self.chain, turn=self.turn)
 
     def together(self) -> None:
         """Hand its records over together, with nothing counted against them."""
-        self.mode, self.before, self.failed = PieceMode.TOGETHER, 0, 0
+        self.isolated, self.before, self.failed = False, 0, 0
 
     def without(self, partition: Partition) -> BatchPiece | None:
         rest = [record for record in self.records if record.topic_partition != partition]
         if len(rest) == len(self.records):
             return self
-        return replace(self, records=rest, ends=None) if rest else None
+        return replace(self, records=rest) if rest else None
 
 
+Rested = dict[Partition, BatchPiece]
+"""The pieces whose partitions rest, or have rested, with their attempts."""
 Found = Iterable[tuple[Partition | None, object, Sequence[BatchPiece]]]
 """The lane, the chain, and the pieces that follow those in it."""
 
 
-def whole(batch: Batch) -> Found:
-    """Return the batch as one chain (``MERGED``). Pieces that were noted come first, each by
+def whole(batch: Batch, rested: Rested) -> Found:
+    """Return the batch as one chain (``MERGED``). Pieces that have rested come first, each by
     itself; the other records are one piece.
     """
-    merged, ends, noted = batch.merged(), batch.ends or None, _noted(batch)
-    if noted:
-        count = {where: len(piece.records) for where, piece in noted.items()}
+    if again := _again(batch, rested):
+        count = {where: len(piece.records) for where, piece in again.items()}
         left = {where: rows[count.get(where, 0) :] for where, rows in batch.records.items()}
-        merged = Batch({where: rows for where, rows in left.items() if rows}, {}).merged()
-    pieces = [*noted.values()]
-    if merged:
-        pieces.append(BatchPiece(merged, None if noted else ends))
+        batch = Batch({where: rows for where, rows in left.items() if rows})
+    pieces = list(again.values())
+    if batch.records:
+        pieces.append(BatchPiece(batch.merged()))
     return [(None, None, pieces)] if pieces else []
 
 
-def by_partitions(batch: Batch, careful: Iterable[Partition]) -> Found:
-    noted, careful = _noted(batch), frozenset(careful)
-    for where in sorted(where for where, rows in batch.records.items() if rows):
-        rows = batch.records[where]
-        if where in noted:
-            rows = rows[len(noted[where].records) :]
-        mode = PieceMode.CAREFUL if where in careful else PieceMode.TOGETHER
-        ends = {where: batch.ends[where]} if where in batch.ends else None
-        pieces = [noted[where]] if where in noted else []
+def by_partitions(batch: Batch, rested: Rested) -> Found:
+    again = _again(batch, rested)
+    for where in sorted(batch.records):
+        rows, pieces = batch.records[where], []
+        if where in again:
+            pieces.append(again[where])
+            rows = rows[len(pieces[0].records) :]
         if rows:
-            pieces.append(BatchPiece(rows, ends, mode))
+            pieces.append(BatchPiece(rows))
         yield where, where, pieces
 
 
@@ -167,23 +152,17 @@ def by_records(records: Sequence[Record], order: RecordOrder) -> Found:
         yield where, (where, own), (BatchPiece((record,)),)
 
 
-def grouped(records: Sequence[Record]) -> Batch:
-    """Return some of the records in hand as a batch by partition, without ends."""
-    rows: dict[Partition, list[Record]] = {}
-    for record in records:
-        rows.setdefault(record.topic_partition, []).append(record)
-    return Batch(rows, {})
-
-
-def _noted(batch: Batch) -> dict[Partition, BatchPiece]:
-    """Return the pieces that earlier attempts have left, by partition, if the batch begins with
-    their records. Others are forgotten, because somebody has moved the offset.
+def _again(batch: Batch, rested: Rested) -> dict[Partition, BatchPiece]:
+    """Return the pieces that have rested, if the batch begins with their records. Others are
+    forgotten: they are done, or somebody has moved the offset.
     """
     found = {}
-    for where, piece in batch.noted.items():
-        rows = batch.records[where]
+    for where in batch.records.keys() & rested.keys():
+        rows, piece = batch.records[where], rested[where]
         if rows[0].offset == piece.records[0].offset:
-            found[where] = replace(piece, records=rows[: len(piece.records)], ends=None)
+            found[where] = replace(piece, records=rows[: len(piece.records)])
+        else:
+            del rested[where]
     return found
 
 
@@ -198,7 +177,6 @@ class InHand:
         self._chains: dict[object, Chain] = {}
         self._lanes: dict[Partition | None, deque[BatchPiece]] = {}
         self._ready: list[tuple[int, int, int, int, Chain]] = []
-        self._rows: dict[Partition, Sequence[Record]] = {}
         self._turn = 0
         self._ties = count()
         self.ends: dict[Partition, int] = {}
@@ -232,20 +210,14 @@ class InHand:
         pieces = (piece for chain in self._chains.values() for piece in chain.pieces)
         return [piece for piece in pieces if piece.failure is not None]
 
-    def extend(self, batch: Batch) -> None:
-        """Note the rows and the ends of ``batch``, which follow those in hand. Its pieces are given
-        to :meth:`add`.
-        """
-        self._rows.update(batch.records)
-        self.ends.update(batch.ends)
-
     # ---- the order of handling -------------------------------------------------------------------
 
-    def add(self, found: Found) -> None:
-        """Add pieces to their chains. Pieces that were added by an earlier call are handled first.
-        Among the pieces of one call those of the longest chains are, because the longest chain
-        decides how long all of them take.
+    def add(self, batch: Batch, found: Found) -> None:
+        """Add ``batch``, which follows what is in hand, with its pieces. Pieces that were added by
+        an earlier call are handled first. Among the pieces of one call those of the longest chains
+        are, because the longest chain decides how long all of them take.
         """
+        self.ends.update(batch.ends)
         with self._lock:
             self._turn += 1
             fresh = []
@@ -282,14 +254,13 @@ class InHand:
                     return chain
         return None
 
-    def split(self, chain: Chain) -> BatchPiece:
+    def split(self, chain: Chain, *, careful: bool = False) -> BatchPiece:
         """Return the next piece of a chain that was begun. If its records are handed over one by
-        one, the first is cut off and returned.
+        one (``careful``: whatever it says itself), the first is cut off and returned.
         """
         piece = chain.pieces[0]
-        if piece.mode is not PieceMode.TOGETHER and len(piece.records) > 1:
-            first, others = piece.records[:1], piece.records[1:]
-            self._replace(piece, [piece.part(first), piece.part(others, is_end=True)])
+        if (careful or piece.isolated) and len(piece.records) > 1:
+            self._replace(piece, [piece.part(piece.records[:1]), piece.part(piece.records[1:])])
         return chain.pieces[0]
 
     def advance(self, piece: BatchPiece, effects: Sequence[Effect] = ()) -> None:
@@ -321,7 +292,7 @@ class InHand:
         before.is_done = failure.touched and not undoes
         self.done += at if before.is_done else 0
         culprit.before, culprit.failed, culprit.failure = piece.attempts, counts, failure
-        behind = piece.part(piece.records[at + 1 :], is_end=True)
+        behind = piece.part(piece.records[at + 1 :])
         for each in (before, behind):
             each.together()
         self._replace(piece, [before, culprit, behind])
@@ -336,7 +307,7 @@ class InHand:
         for record in piece.records:
             is_its = record.topic_partition == stored.where
             rows[is_its and record.offset < stored.stored].append(record)
-        done = piece.part(rows[True], is_end=not rows[False])
+        done = piece.part(rows[True])
         done.is_done = True
         if rows[True]:  # else it is not about these records
             self.done += len(rows[True])
@@ -346,7 +317,7 @@ class InHand:
     def halve(self, piece: BatchPiece) -> None:
         """Cut the piece into halves that are handled again, because its effects were refused."""
         middle = len(piece.records) // 2
-        halves = piece.part(piece.records[:middle]), piece.part(piece.records[middle:], is_end=True)
+        halves = piece.part(piece.records[:middle]), piece.part(piece.records[middle:])
         self._replace(piece, halves)
 
     def drop(self, partition: Partition) -> None:
@@ -396,17 +367,8 @@ class InHand:
         for piece in pieces:
             piece.chain.lane.popleft()
 
-    def ends_of(self, pieces: Iterable[BatchPiece]) -> dict[Partition, int]:
-        """Return the offsets to commit when ``pieces`` are done. If they have the last record in
-        hand of a partition, that is the batch's end, which may lie after transaction markers.
-        """
-        ends: dict[Partition, int] = {}
-        for piece in pieces:
-            if piece.ends is not None:
-                ends |= {where: end for where, end in piece.ends.items() if where in self.ends}
-                continue
-            last = {record.topic_partition: record for record in piece.records}
-            for where, record in last.items():
-                is_last = where in self.ends and self._rows[where][-1].offset == record.offset
-                ends[where] = self.ends[where] if is_last else after(record)
-        return ends
+
+def ends_of(pieces: Iterable[BatchPiece]) -> dict[Partition, int]:
+    """Return the offsets to commit when ``pieces`` are done."""
+    last = {record.topic_partition: record for piece in pieces for record in piece.records}
+    return {where: after(record) for where, record in last.items()}

@@ -15,7 +15,6 @@ from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import Ending, OnError
-from leaderq.kafka.handling.rate_limit import RateLimiter
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
@@ -100,9 +99,9 @@ class HandlingContext:
     ``undo()`` drops effects that the store was given and has refused. ``undoes``: effects of a call
     of ``handle`` that failed vanish. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)`` has stored the letter when it returns, or the next ``commit`` stores it.
-    ``rest(partition, for_s, note)`` hands out no records of the partition for ``for_s`` seconds,
-    then again from the committed offset, with ``note``; it returns ``False``, and does nothing, if
-    there is no other partition. ``coroutines`` handles records side by side on the career's event
+    ``rest(partition, for_s)`` hands out no records of the partition for ``for_s`` seconds, then
+    again from the committed offset; it returns ``False``, and does nothing, if there is no other
+    partition. ``coroutines`` handles records side by side on the career's event
     loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
@@ -120,7 +119,7 @@ class HandlingContext:
     commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
     more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None
     decode: Callable[[Record], Record] | None = None
-    rest: Callable[[Partition, float, object], bool] | None = None
+    rest: Callable[[Partition, float], bool] | None = None
     undoes: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
@@ -129,7 +128,6 @@ class HandlingContext:
     coroutines: CoroutineWorkers | None = None
     marks: CrashMarks | None = None
     burials: BurialRequests | None = None
-    rate_limit: RateLimiter | None = None
     on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
     on_dead_lettered: Callable[[Record, BaseException, int, str], object] = lambda *_: None
     on_held_up: Callable[[str | None], object] = lambda *_: None
@@ -181,15 +179,13 @@ class HandlingContext:
         records: Sequence[Record],
         error: BaseException,
         values: Mapping[str, object] = MappingProxyType({}),
-        *,
-        trace: bool = False,
     ) -> None:
         """Log a failure: a fixed phrase, which career and records, ``values``, and the error."""
         first, last = records[0].place, records[-1].place
         where = {"career": self.career, "records": first if first == last else f"{first}..{last}"}
         named = {**where, **values, "error": told(error)}
         text = " ".join((phrase, *(f"{name}=%s" for name in named)))
-        log.warning(text, *named.values(), exc_info=error if trace else None, extra=where)
+        log.warning(text, *named.values(), extra=where)
 
 
 def span(records: Sequence[Record]) -> str:

@@ -22,9 +22,8 @@ The first of these that has an answer decides about an error; of a group of erro
 
 A disk that is not mounted looks like missing files: name ``FileNotFoundError`` in ``except_``.
 
-The work is also held up before more than ``most_in_a_row`` records of different keys are passed
-over with the same class of error and none is handled between them, because so many records are
-hardly all wrong.
+The work is also held up before more than 100 records of different keys are passed over with the
+same class of error and none is handled between them, because so many records are hardly all wrong.
 
 With *at most once* and no ``retry`` nothing is tried again, so nothing is held up.
 """
@@ -32,14 +31,20 @@ With *at most once* and no ``retry`` nothing is tried again, so nothing is held 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from types import FunctionType
 from typing import Any, Literal
 
-from leaderq.base.arguments import plain_function, require
+from leaderq.base.arguments import (
+    Problem,
+    at_least,
+    is_time,
+    plain_function,
+    require,
+    unless,
+    wanted,
+)
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -163,22 +168,25 @@ Decision = RetryAfter | Ending
 
 @dataclass(frozen=True)
 class OnError:
-    """A policy: a record is tried again ``retries`` times, then ``terminal`` applies. It applies to
-    a record over which the process has died ``deaths`` times, too. ``holds_up``: the work waits
-    while an outage lasts.
+    """A policy, as :func:`retry`, :func:`skip` and :func:`dead_letter` make it: a record is tried
+    again ``retries`` times, then ``terminal`` applies. It applies to a record over which the
+    process has died ``deaths`` times, too. Errors of a class in ``except_``, those of which
+    ``ask_user`` says so, and those of no class in ``only`` are outages.
     """
 
     terminal: Ending = Ending.RAISE
     topic: str | None = None
     retries: int = 0
     backoff_s: float = BACKOFF_S
-    max_backoff_s: float = MAX_BACKOFF_S
     deaths: int | None = None
-    holds_up: bool = False
-    only: ErrorClasses | None = None
     except_: ErrorClasses = ()
-    most_in_a_row: int | None = None
     ask_user: AskUser | None = None
+    only: ErrorClasses | None = None
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the work waits while an outage lasts."""
+        return self.terminal.passes_over or self.retries > 0
 
     def letters_topic(self, career: str) -> str | None:
         """Return the topic on which ``career`` sets records aside; ``None`` if it does not."""
@@ -215,7 +223,7 @@ class OnError:
         return self._backoff_s(max(self.backoff_s, _LEAST_PAUSE_S), times)
 
     def _backoff_s(self, first_s: float, attempts: int) -> float:
-        most_s = max(self.max_backoff_s, first_s)
+        most_s = max(MAX_BACKOFF_S, first_s)
         return Retry(first_s=first_s, most_s=most_s, jitter=0.0).delay_s(attempts)
 
 
@@ -231,57 +239,69 @@ def dead_letter_topic(career: str) -> str:
     return f"{career}-dead"
 
 
-@dataclass(frozen=True)
-class ErrorOption:
-    """A call of :func:`retry`, :func:`skip` or :func:`dead_letter`, with its arguments. They are
-    checked later, by :func:`policy`, which can name the career's class.
-    """
-
-    function: str
-    words: Mapping[str, Any]
-
-
 def skip(
     deaths: int = DEATHS,
     *,
     only: Errors | None = None,
     except_: Errors = (),
     is_outage: AskUser | None = None,
-    most_in_a_row: int | None = MOST_IN_A_ROW,
-) -> ErrorOption:
+) -> OnError:
     """Pass over a record that cannot be handled, with a warning in the log; nothing else keeps it.
 
     Errors that are not about the record hold the work up. ``only``: the classes of errors that are
     about the record; ``except_``: classes that are not; ``is_outage``: a function of the error that
     returns ``True`` for an outage, ``False`` for the record's fault, ``None`` for the built-in
-    judgement. ``most_in_a_row``: after so many records with different keys that failed alike, none
-    is passed over before one was handled (``None``: no number is too large).
+    judgement.
     """
-    return ErrorOption("skip", locals())
+    require(at_least("skip: deaths", deaths, 1), *_problems("skip", only, except_, is_outage))
+    kinds = None if only is None else _classes(only)
+    return OnError(
+        Ending.SKIP, deaths=deaths, except_=_classes(except_), ask_user=is_outage, only=kinds
+    )
 
 
 def retry(
     n: int,
     backoff_s: float = BACKOFF_S,
-    then: Literal["raise"] | ErrorOption = "raise",
-    max_backoff_s: float = MAX_BACKOFF_S,
+    then: Literal["raise"] | OnError = "raise",
     *,
     only: Errors | None = None,
     except_: Errors = (),
     is_outage: AskUser | None = None,
-) -> ErrorOption:
+) -> OnError:
     """Up to ``n`` further attempts, after ``backoff_s`` seconds and then twice as long each time,
-    up to ``max_backoff_s``. Records after the one that fails wait, so their order is kept.
+    up to 30 s. Records after the one that fails wait, so their order is kept.
 
     Other partitions go on while it waits for 0.5 s or longer, with every store, if it is known
     which record or partition failed (``handle_record``, :class:`PoisonRecord`,
-    ``batches="partition"``, ``workers``). All wait with ``delivery="at_most_once"`` and with a rate
-    limit.
+    ``batches="partition"``, ``workers``). All wait with ``delivery="at_most_once"``.
 
     ``then`` follows when all attempts have failed. ``only``, ``except_``, ``is_outage``: as for
     :func:`skip`; here or in ``then``, not in both.
     """
-    return ErrorOption("retry", locals())
+    last = _policy(then, "'then' of retry")
+    is_twice = any((only and last.only, except_ and last.except_, is_outage and last.ask_user))
+    require(
+        at_least("retry: n", n, 1),
+        wanted("retry: backoff_s", backoff_s, is_time(backoff_s), "a number of seconds"),
+        unless(
+            last.retries == 0,
+            "retry(then=retry(...)) cannot be; give one retry more attempts, and end with 'raise',"
+            " skip() or dead_letter()",
+        ),
+        unless(
+            not is_twice, "retry: only, except_ or is_outage is in its 'then', too; write it once"
+        ),
+        *_problems("retry", only, except_, is_outage),
+    )
+    return replace(
+        last,
+        retries=n,
+        backoff_s=float(backoff_s),
+        except_=_classes(except_) or last.except_,
+        ask_user=is_outage or last.ask_user,
+        only=last.only if only is None else _classes(only),
+    )
 
 
 def dead_letter(
@@ -291,123 +311,62 @@ def dead_letter(
     only: Errors | None = None,
     except_: Errors = (),
     is_outage: AskUser | None = None,
-    most_in_a_row: int | None = MOST_IN_A_ROW,
-) -> ErrorOption:
+) -> OnError:
     """Set a record that cannot be handled aside on ``topic`` (default: the career's name and
     ``-dead``), with headers that say why; then the offset passes over it. Everything else is as
     with :func:`skip`.
     """
-    return ErrorOption("dead_letter", locals())
+    asked: object = topic
+    is_topic = asked is None or (isinstance(asked, str) and bool(TOPIC_NAME.fullmatch(asked)))
+    name = "the name of a topic: up to 249 letters, digits, '.', '_' and '-'; or leave it out"
+    require(
+        wanted("dead_letter: topic", topic, is_topic, name),
+        at_least("dead_letter: deaths", deaths, 1),
+        *_problems("dead_letter", only, except_, is_outage),
+    )
+    found = skip(deaths, only=only, except_=except_, is_outage=is_outage)
+    return replace(found, terminal=Ending.DEAD_LETTER, topic=topic)
 
 
 def policy(value: object, where: str) -> OnError:
     """Return the policy that ``value``, the ``on_error`` of the class ``where``, asks for. Raises
-    ConfigurationError if it is not right.
+    ConfigurationError if it asks for none.
     """
-    place = f"on_error of {where}"
-    require(*_problems(value, place))
-    return _sound(value)
+    return _policy(value, f"on_error of {where}")
 
 
-def _sound(value: object) -> OnError:
-    if not isinstance(value, ErrorOption):
-        return _sound(skip()) if value == "skip" else OnError()
-    words = value.words
-    if value.function == "retry":
-        pauses: Any = {each: float(words[each]) for each in ("backoff_s", "max_backoff_s")}
-        found = replace(_sound(words["then"]), retries=words["n"], holds_up=True, **pauses)
-    else:
-        limits = {each: words[each] for each in ("deaths", "most_in_a_row")}
-        found = OnError(Ending(value.function), words.get("topic"), holds_up=True, **limits)
-    only = found.only if words["only"] is None else _classes(words["only"])
-    except_, ask_user = _classes(words["except_"]) or found.except_, words["is_outage"]
-    return replace(found, only=only, except_=except_, ask_user=ask_user or found.ask_user)
+def _policy(value: object, place: str) -> OnError:
+    if isinstance(value, OnError):
+        return value
+    if isinstance(value, str) and value in ("raise", "skip"):
+        return skip() if value == "skip" else OnError()
+    plain = getattr(value, "__func__", value)  # got from an object instead of its class
+    for function in (skip, retry, dead_letter):
+        if plain is function:
+            call = f"{function.__name__}({'3' if function is retry else ''})"
+            raise ConfigurationError(f"{place} is a function itself; call it: {call}")
+    raise ConfigurationError(f"{place} is {value!r}, which is not a policy; {_CHOICES}")
 
 
 def _classes(errors: Errors) -> ErrorClasses:
     return (errors,) if isinstance(errors, type) else tuple(errors)
 
 
-def _problems(value: object, place: str) -> Iterator[str]:
-    if isinstance(value, ErrorOption):
-        for name, given in value.words.items():
-            is_right, must = _MUST.get(name, (None, ""))
-            if is_right is not None and not is_right(given):
-                yield f"{value.function}({name}={given!r}) in {place} {must}"
-        if value.function == "retry":
-            yield from _problems_of_retry(value.words, place)
-    elif call := _meant_call(value):
-        yield f"{place} is a function itself; call it: {call}"
-    elif not isinstance(value, str) or value not in ("raise", "skip"):
-        yield f"{place} is {value!r}, which is not a policy; {_CHOICES}"
-
-
-def _meant_call(value: object) -> str | None:
-    called: dict[object, str] = {skip: "skip()", retry: "retry(3)", dead_letter: "dead_letter()"}
-    plain = getattr(value, "__func__", value)  # got from an object instead of its class
-    return called.get(plain) if isinstance(plain, FunctionType) else None
-
-
-def _problems_of_retry(words: Mapping[str, Any], place: str) -> Iterator[str]:
-    first_s, most_s, then = words["backoff_s"], words["max_backoff_s"], words["then"]
-    option = then if isinstance(then, ErrorOption) else None
-    if _is_seconds(first_s) and _is_seconds(most_s) and first_s > most_s:
-        yield (
-            f"retry(backoff_s={first_s!r}) in {place} is more than its max_backoff_s={most_s!r};"
-            " give a larger max_backoff_s"
-        )
-    if then is retry or (option and option.function == "retry"):
-        yield (
-            f"retry(then=retry(...)) in {place} cannot be; give one retry more attempts, and end"
-            " with 'raise', skip() or dead_letter()"
-        )
-        return
-    if option and any(words[each] and option.words[each] for each in _JUDGED_BY):
-        which = "only=, except_= or is_outage="
-        yield f"{place} has {which} both in retry and in its 'then'; write it once"
-    yield from _problems(then, f"'then' of retry in {place}")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_seconds(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value < math.inf  # type: ignore[operator]
-
-
 def _are_errors(value: object) -> bool:
-    each = value if isinstance(value, tuple | list) else (value,)
-    return all(isinstance(one, type) and issubclass(one, Exception) for one in each)
+    kinds = value if isinstance(value, tuple | list) else (value,)
+    return all(isinstance(one, type) and issubclass(one, Exception) for one in kinds)
 
 
-def _is_topic(value: object) -> bool:
-    return isinstance(value, str) and bool(TOPIC_NAME.fullmatch(value))
+def _problems(
+    function: str, only: object, except_: object, is_outage: object
+) -> tuple[Problem, ...]:
+    what = "a class of errors, or a tuple of such"
+    return (
+        wanted(f"{function}: only", only, only is None or _are_errors(only), what),
+        wanted(f"{function}: except_", except_, _are_errors(except_), what),
+        plain_function(f"{function}: is_outage", is_outage, or_none=True),
+    )
 
-
-Check = Callable[[Any], bool]
-
-
-def _or_none(is_right: Check) -> Check:
-    return lambda value: value is None or is_right(value)
-
-
-_SECONDS = (_is_seconds, "must be a number of seconds, at least 0")
-_JUDGED_BY = ("only", "except_", "is_outage")
-_CLASSES = "must be a class of errors, or a tuple of such"
-_NAME = "use up to 249 letters, digits, '.', '_' and '-', or leave it out"
-_MUST: Mapping[str, tuple[Check, str]] = {
-    "n": (_is_count, "must be a whole number of further attempts, at least 1"),
-    "backoff_s": _SECONDS,
-    "max_backoff_s": _SECONDS,
-    "deaths": (_is_count, "must be a whole number, at least 1"),
-    "most_in_a_row": (_or_none(_is_count), "must be a whole number, at least 1, or None"),
-    "only": (_or_none(_are_errors), _CLASSES),
-    "except_": (_are_errors, _CLASSES),
-    "is_outage": (lambda it: not plain_function("", it, or_none=True), "must be a plain function"),
-    "topic": (_or_none(_is_topic), f"is not the name of a Kafka topic; {_NAME}"),
-}
 
 LONGEST_S = 300.0
 
@@ -445,20 +404,17 @@ class HoldUps:
         return HoldUp(self._policy.pause_s(self._times), since_s)
 
     def are_too_many(self, record: Record, error: BaseException) -> bool:
-        """Whether more than ``most_in_a_row`` records would be passed over with errors of this
+        """Whether more than :data:`MOST_IN_A_ROW` records would be passed over with errors of this
         class, if ``record`` was passed over too.
         """
-        most = self._policy.most_in_a_row
-        if most is None or type(leaves(error)[0]) is not self._error:
-            return False
-        return len(self._keys | {_key(record)}) > most
+        is_alike = type(leaves(error)[0]) is self._error
+        return is_alike and len(self._keys | {_key(record)}) > MOST_IN_A_ROW
 
     def note_passed_over(self, record: Record, error: BaseException) -> None:
         kind = type(leaves(error)[0])
         if kind is not self._error:
             self._error, self._keys = kind, set()
-        if self._policy.most_in_a_row is not None:
-            self._keys.add(_key(record))
+        self._keys.add(_key(record))
 
     def note_handled(self) -> None:
         self._since_s = self._error = None

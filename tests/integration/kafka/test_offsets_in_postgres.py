@@ -16,7 +16,7 @@ from terms import open_term
 
 from leaderq.errors import Deposed
 from leaderq.kafka.handling.on_error import dead_letter, retry
-from leaderq.kafka.record import Partition, batch_of
+from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import Reason
 from leaderq.testing import eventually
@@ -121,7 +121,7 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         career.handle = handle
         handler = a_handler(career, retry(2, backoff_s=0, then=dead_letter()))
         for at in range(0, 250, 50):
-            assert handler.work(batch_of({Partition("t", 0): records(at, at + 50)}), term)
+            assert handler.work(Batch({Partition("t", 0): records(at, at + 50)}), term)
         assert (career.letters, career.committed) == ([], {Partition("t", 0): 250})
         assert results() == list(range(250))
 

@@ -18,7 +18,6 @@ from fake_career import (
     C,
     FakeCareer,
     FakeMarks,
-    FakeRateLimiter,
     a_batch,
     a_handler,
     open_term,
@@ -44,7 +43,7 @@ LETTERS = retry(1, backoff_s=0, then=dead_letter())
 
 Case = tuple[dict[str, Any], object, dict[str, Any], dict[str, Sequence[int]], list[str]]
 """The career, ``on_error``, what else its handler is told, the batch, and what is asked of the
-career. ``careful``: up to which offsets, by partition; ``parts_of``: records handed out at once.
+career. ``careful``: up to which offsets, by partition.
 """
 # fmt: off
 CASES: dict[str, Case] = {
@@ -75,10 +74,9 @@ CASES: dict[str, Case] = {
         ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "handle A1", "commit A=2"],
     ),
     "what is done keeps its effects when something behind it fails": (
-        {"fails": {(A, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"parts_of": 2},
-        {"A": [0, 1, 2]},
-        ["handed out", "handle A0 A1", "handed out", "handle A2", "commit A=2",
-         "handle A2", "commit A=3"],
+        {"fails": {(B, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"batches": BY_PARTITION},
+        {"A": [0, 1], "B": [2]},
+        ["handle A0 A1", "handle B2", "commit A=2", "handle B2", "commit B=3"],
     ),
     "a careful partition is handled one by one, each record marked before": (
         {}, skip(), {"careful": {A: 2}}, {"A": [0, 1, 2, 3], "B": [5]},
@@ -129,22 +127,20 @@ def test_what_is_asked_of_a_career(name: str) -> None:
     career, more = FakeCareer(**words), dict(more)
     if "careful" in more:
         more["marks"] = FakeMarks(career, more.pop("careful"))
-    if "parts_of" in more:
-        more["rate_limit"] = FakeRateLimiter(career, more.pop("parts_of"), 0.0)
     with closing(a_handler(career, on_error, **more)) as handler:
         assert handler.work(a_batch(**batch), open_term(7))
     told = sorted_until_committed(career.log) if "workers" in more else career.log
     assert told == log
 
 
-def test_the_common_case_looks_at_no_record_but_the_first_for_its_time() -> None:
+def test_the_common_case_looks_at_no_record_but_the_first_and_the_last() -> None:
     class Untouchable(Sequence):  # type: ignore[type-arg]
         def __len__(self) -> int:
             return 1000
 
         def __getitem__(self, index: object) -> Record:
-            assert index == 0, "a record was looked at"
-            return Record("t", 0, 0, clock.now_ms() - 5000, b"k", b"v")
+            assert index in (0, -1), "a record was looked at"
+            return Record("t", 0, 999 if index else 0, clock.now_ms() - 5000, b"k", b"v")
 
     rows = Untouchable()
     for batches in ("merged", BY_PARTITION):
@@ -152,7 +148,7 @@ def test_the_common_case_looks_at_no_record_but_the_first_for_its_time() -> None
         handed: list[object] = []
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
         handler = a_handler(career, skip(), batches=batches)
-        assert handler.work(Batch({A: rows}, {A: 1000}), open_term(7))
+        assert handler.work(Batch({A: rows}), open_term(7))
         assert handler.context.figures.timed == 1
         assert handler.context.figures.delay_s >= 5
         assert handed == [rows]
@@ -203,7 +199,10 @@ def test_a_letter_that_is_refused_is_no_records_fault() -> None:
     assert career.committed == {}
 
 
-def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over() -> None:
+def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 3)
     career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
     term, why = open_term(7), []
 
@@ -211,7 +210,7 @@ def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_o
         why.append(reason)
         term.wind_up(Reason.STEP_DOWN)
 
-    handler = a_handler(career, skip(most_in_a_row=3), on_held_up=told)
+    handler = a_handler(career, skip(), on_held_up=told)
     assert not handler.work(a_batch(A=range(9)), term)
     assert career.committed == {A: 3}
     assert len(why) == 1

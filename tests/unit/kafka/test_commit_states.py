@@ -43,6 +43,7 @@ class Life:
         self.asked = 0
         self.wanted: Any = None
         self.failure: type[Exception] | None = None
+        self.shown: dict[Partition, int] = {}
 
     def commit(self, _consumer: Any, _term: Any, ends: Any) -> Sent:
         return self._sent(ends, of_batch=True)
@@ -65,7 +66,8 @@ class Life:
 
     def show_positions(self) -> None:
         if not self.commits.is_busy:
-            self.commits.commit_positions(ANY, {A: -1})
+            self.shown = {A: -1}
+            self.commits.commit_positions(ANY, self.shown)
 
     def round(self) -> None:
         """As the term's consumer does."""
@@ -141,6 +143,7 @@ class Life:
     def check(self) -> None:
         commits = self.commits
         assert commits.wanted == self.wanted
+        assert commits.own == (self.wanted or {}, self.shown)
         assert (None if commits.failure is None else type(commits.failure)) is self.failure
         assert commits.is_busy is bool(self.open or self.wanted is not None)
 

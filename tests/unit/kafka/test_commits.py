@@ -13,17 +13,16 @@ from terms import open_term
 
 from leaderq.base import clock
 from leaderq.errors import KafkaError
-from leaderq.kafka.clients.consumer import BatchLost, EffectRefused, KafkaAway, MembershipLost
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
 from leaderq.kafka.consuming.commits import OffsetCommits
-from leaderq.kafka.consuming.consumer_check import StallLimits
-from leaderq.kafka.consuming.consumer_thread import ConsumerThread, _Kind, _Request, _TermLoop
+from leaderq.kafka.consuming.consumer_thread import ConsumerThread
 from leaderq.kafka.consuming.report import DrainReport
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
-from leaderq.kafka.record import Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
-from leaderq.kafka.stores.offset_store import DoneAtOnce
+from leaderq.kafka.stores.offset_store import DoneAtOnce, OffsetStore
 
 A = Partition("t", 0)
 CONSUMER, TERM = object(), object()
@@ -103,33 +102,6 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert (commits.wanted, commits.failure, commits.is_busy) == (None, None, False)
 
 
-def test_ends_whose_effects_are_refused_are_not_wanted_any_more_and_others_may_be(
-    store: Store,
-) -> None:
-    commits, refused = store.commits, EffectRefused(KafkaError("too large"))
-    commits.request({A: 5}, in_hand=True)
-    start(store)
-    store.made[0].outcome = refused
-    with pytest.raises(EffectRefused):
-        commits.finish(may_wait=False)
-    commits.refused(refused)
-    assert (commits.wanted, commits.failure, commits.is_busy) == (None, refused, False)
-    commits.request({A: 3}, in_hand=True)
-    start(store)
-    assert commits.failure is None
-    assert [asked[3] for asked in store.asked] == [{A: 5}, {A: 3}]
-
-
-def test_a_commit_that_failed_is_begun_again(store: Store) -> None:
-    store.commits.request({A: 5}, in_hand=True)
-    start(store)
-    store.made[0].outcome = MembershipLost("x")
-    with pytest.raises(MembershipLost):
-        store.commits.finish(may_wait=False)
-    start(store)
-    assert len(store.asked) == 2
-
-
 def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     store: Store, at: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,53 +129,6 @@ def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     assert "delayed offset commit succeeded" in caplog.text
 
 
-@pytest.mark.parametrize("outcome", [True, MembershipLost("x")])
-def test_the_commit_of_an_abandoned_batch_is_waited_for_and_nobody_is_told(
-    store: Store, outcome: Any
-) -> None:
-    commits = store.commits
-    commits.request({A: 5}, in_hand=True)
-    start(store)
-    commits.drop()
-    assert isinstance(commits.failure, BatchLost)
-    assert (commits.wanted, commits.is_abandoning) == (None, True)
-    assert (commits.is_busy, commits.is_abandonment_over()) == (True, False)
-    assert store.made[0].waits == [module._LOOK_S]
-    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
-    assert len(store.made[0].waits) == 1
-    commits.request({A: 6}, in_hand=True)
-    commits.drop()
-    assert commits.is_abandoning
-    commits.request({A: 7}, in_hand=True)
-    start(store)
-    assert (len(store.made), commits.is_busy) == (1, True)
-    store.made[0].outcome = outcome
-    start(store)
-    assert [asked[-1] for asked in store.asked] == [{A: 5}, {A: 7}]
-    commits.drop()
-    store.made[1].outcome = outcome
-    assert commits.is_abandonment_over()
-    assert (commits.is_abandoning, commits.is_busy) == (False, False)
-
-
-def test_positions_are_committed_alone_and_told_when_they_are(store: Store) -> None:
-    commits = store.commits
-    commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
-    assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
-    assert (commits.is_busy, commits.own) == (True, ({}, {A: 9}))
-    assert not commits.is_abandoning
-    commits.request({A: 5}, in_hand=True)
-    start(store)
-    assert len(store.asked) == 1
-    assert commits.finish_positions() is None
-    assert commits.is_busy
-    store.made[0].outcome = True
-    assert commits.finish_positions() == {A: 9}
-    assert store.made[0].waits == [module._LOOK_S] * 2
-    start(store)
-    assert len(store.asked) == 2
-
-
 def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,25 +139,6 @@ def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
     monkeypatch.setattr(Commit, "done", lambda self, wait_s: True)
     store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
     assert not store.commits.is_busy
-
-
-def test_with_another_consumer_all_that_was_under_way_is_forgotten_and_the_batch_begun_again(
-    store: Store,
-) -> None:
-    commits = store.commits
-    commits.request({A: 4}, in_hand=True)
-    start(store)
-    commits.drop()
-    commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
-    commits.request({A: 5}, in_hand=True)
-    commits.forget()
-    assert not commits.is_abandoning
-    start(store)
-    assert store.asked[-1] == ("batch", CONSUMER, TERM, {A: 5})
-    commits.forget()
-    assert commits.finish(may_wait=True) is None
-    start(store)
-    assert len(store.asked) == 4
 
 
 def test_commits_are_silent_since_the_first_that_has_not_succeeded(
@@ -259,17 +165,25 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
     assert commits.silent_s == 0.0
 
 
-def test_records_that_wait_for_room_are_handed_out_once_a_commit_has_made_it() -> None:
-    """Asked for before, they would wait for whatever wakes the consumer thread next."""
-    room: list[str] = []
-    begun = _Request(_Kind.BEGIN, what=JoinGate(open_term(7)))
-    loop = _TermLoop(SimpleNamespace(), SimpleNamespace(), begun)  # type: ignore[arg-type]
-    asks = {_Kind.NEXT: lambda _: room.pop(), _Kind.COMMIT: lambda _: room.append("records")}
-    loop._open = {kind: _Request(kind, ask) for kind, ask in asks.items()}
-    requests = dict(loop._open)
-    loop._answer()
-    assert requests[_Kind.COMMIT].answer.get(timeout=0) == (None, None)
-    assert requests[_Kind.NEXT].answer.get(timeout=0) == ("records", None)
+def test_who_waits_for_records_beside_a_commit_is_answered_once() -> None:
+    """The consumer thread knows the newest request only, so what waits for records is asked again
+    after a commit, unless it was answered in front of it.
+    """
+    thread: Any = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
+    thread._thread, thread._gate = SimpleNamespace(is_alive=lambda: True), JoinGate(open_term(7))
+    batch, asked = object(), thread._requests
+
+    def more() -> Any:
+        return thread.more(TERM, 0.0, lambda: True)
+
+    assert (more(), more(), asked.qsize()) == (None, None, 1)
+    question = asked.get()
+    thread._asked()  # a commit, which the consumer thread has answered
+    question.answer.put((batch, None))
+    assert (more(), asked.qsize()) == (batch, 1)
+    assert (more(), asked.qsize()) == (None, 2)
+    thread._asked()  # and now another one came first
+    assert (more(), asked.qsize()) == (None, 4)
 
 
 def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
@@ -277,11 +191,12 @@ def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_
 ) -> None:
     """Though another one is in hand by now, for a question that nobody has taken back."""
     thread = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
-    batch = batch_of({A: [Record("t", 0, 5, 0, None, b"")]})
-    consumer: Any = SimpleNamespace(losses=3, has_in_hand=True, commits=store.commits, loaded={})
+    batch = Batch({A: [Record("t", 0, 5, 0, None, b"")]})
+    positions = SimpleNamespace(losses=3, parts=[batch])
+    consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
     consumer.offer = consumer.offer_beside = lambda: batch
     assert thread._offered(consumer) is thread._offered_beside(consumer) is batch
-    consumer.losses += 1
+    positions.losses += 1
     with pytest.raises(BatchLost):
         thread._offered_beside(consumer)
     ask = thread._committing({A: 6}, is_behind=False)
@@ -367,7 +282,8 @@ def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
 def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_with_the_next_one(
     monkeypatch: pytest.MonkeyPatch, at: list[float]
 ) -> None:
-    monkeypatch.setattr(consumer_check, "STALL_LIMITS", StallLimits(0.0, 0, 0, 1))
+    for limit in ("STILL_S", "UNMOVED_S", "POLLS"):
+        monkeypatch.setattr(consumer_check, limit, 0)
     clients: list[Client] = []
 
     class Still(Client):
@@ -397,6 +313,84 @@ def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_w
     while consumer.commits.wanted is not None:
         consumer.round()
     assert [client.stored for client in clients] == [{A: 5}, {A: 6}]
+
+
+def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(
+    at: list[float],
+) -> None:
+    clients: list[Client] = []
+
+    class Breaking(Client):
+        """Reads one record, and breaks when it is asked for another one."""
+
+        def poll(self, timeout_s: float, most: int) -> dict[Partition, list[Record]]:
+            if not self.records:
+                raise RuntimeError("no such attribute")
+            return super().poll(timeout_s, most)
+
+    def make() -> Any:
+        clients.append(Breaking(records={A: [Record("t", 0, 5, 0, None, b"")]}))
+        return clients[-1]
+
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    with pytest.raises(KafkaError, match=r"broke 4 times within 60 s: RuntimeError: no such"):
+        for _ in range(100):
+            at[0] += 0.5
+            consumer.round()
+    assert len(clients) == 4
+    at[0] += 60.0
+    with pytest.raises(KafkaError, match="broke 4 times"):
+        for _ in range(100):
+            at[0] += 0.5
+            consumer.round()
+    assert len(clients) == 7
+
+
+class Elsewhere(OffsetStore):
+    """Keeps its offsets outside the group."""
+
+    word = "elsewhere"
+
+    def load(self, *_: Any) -> dict[Partition, int]:
+        return {A: 5}
+
+    def commit(self, *_: Any) -> DoneAtOnce:
+        return DoneAtOnce()
+
+
+def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(
+    at: list[float],
+) -> None:
+    shown: list[tuple[float, Any, str]] = []
+    answers = [None, KafkaError("no answer"), None, None]
+
+    class Shown(Client):
+        def commit(self, offsets: Any, note: str) -> Any:
+            shown.append((at[0] - 100.0, offsets, note))
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+            return DoneAtOnce()
+
+    client: Any = Shown(records={A: [Record("t", 0, 5, 0, None, b"")]})
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", lambda: client, Elsewhere(), "career", reports)
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    while consumer.offer() is None:
+        consumer.round()
+    assert consumer.wait_s(is_asked=False) <= 3.0
+    for _ in range(140):
+        at[0] += 0.5
+        consumer.round()
+        if at[0] == 110.0:
+            consumer.commits.request({A: 6}, in_hand=True)
+    assert client is consumer._consumer  # a failure has done no harm
+    assert [offsets for _, offsets, _ in shown] == [{A: 5}, {A: 6}, {A: 6}, {A: 6}]
+    told, lost, again, whole = (when_s for when_s, _, _ in shown)
+    assert (told, again - lost) == (3.0, 3.0)
+    assert 60.0 <= whole - told < 63.0
+    assert {note for _, _, note in shown} == {"leaderq term 7, for information"}
 
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])

@@ -14,7 +14,6 @@ from fake_career import (
     Bad,
     C,
     FakeCareer,
-    FakeRateLimiter,
     RecordPlace,
     a_handler,
     open_term,
@@ -40,7 +39,6 @@ class Case:
     refused: frozenset[RecordPlace]
     names: bool
     shape: dict[str, Any]
-    paced: int
 
     def places(self) -> list[RecordPlace]:
         return [where(record) for rows in self.batch.records.values() for record in rows]
@@ -58,25 +56,22 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     rows: dict[Partition, list[Record]] = {}
-    ends: dict[Partition, int] = {}
     for partition in draw(st.permutations([A, B, C])):
         offsets = sorted(draw(st.sets(st.integers(0, 12), max_size=5)))
         if offsets:
             rows[partition] = records(partition, *offsets)
-            ends[partition] = offsets[-1] + 1 + draw(st.integers(0, 2))
     places = [where(record) for each in rows.values() for record in each]
     fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
     undecodable = frozenset(place for place in places if draw(st.integers(0, 9)) == 0)
     shape = draw(st.sampled_from([{}, {"batches": "partition"}, {"workers": 2}]))
     return Case(
-        Batch(rows, ends),
+        Batch(rows),
         fails,
         undecodable,
         draw(st.booleans()),
         frozenset(place for place in places if draw(st.integers(0, 7)) == 0),
         draw(st.booleans()),
         shape,
-        draw(st.sampled_from([0, 0, 2])),
     )
 
 
@@ -126,7 +121,6 @@ class Run:
             on_error,
             **case.shape,
             delivery=delivery,
-            rate_limit=FakeRateLimiter(career, case.paced, 0.0) if case.paced else None,
             on_skipped=lambda record, *_: self.passed.add(where(record)),
             on_dead_lettered=lambda record, *_: self.passed.add(where(record)),
         )
@@ -241,4 +235,4 @@ def rest_of(batch: Batch, committed: Mapping[Partition, int]) -> Batch:
         for partition, each in batch.records.items()
         if committed.get(partition) != batch.ends[partition]
     }
-    return Batch(rows, {partition: batch.ends[partition] for partition in rows})
+    return Batch(rows)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from fake_career import (
     Bad,
     FakeCareer,
     FakeMarks,
-    FakeRateLimiter,
     a_batch,
     a_handler,
     open_term,
@@ -35,9 +33,10 @@ from leaderq.kafka import (
     retry,
     skip,
 )
+from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.on_error import OnError
-from leaderq.kafka.record import Batch, Partition, batch_of
+from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Term
 
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
@@ -126,7 +125,7 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
 
 
 def keyed(keys: Sequence[bytes | None]) -> Any:
-    return batch_of(
+    return Batch(
         {
             A: [
                 row.replace(key=key)
@@ -145,16 +144,16 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize("ending", [skip, dead_letter])
 @pytest.mark.parametrize(
-    "keys", [[b"%d" % n for n in range(9)], [None] * 9], ids=["keys", "no keys"]
+    "keys", [[b"%d" % n for n in range(109)], [None] * 109], ids=["keys", "no keys"]
 )
 def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
     keys: list[bytes | None], ending: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    career = FakeCareer(fails={(A, n): 10**9 for n in range(9)}, names=True)
+    career = FakeCareer(fails={(A, n): 10**9 for n in range(109)}, names=True)
     with caplog.at_level(logging.WARNING), pytest.raises(Bad):
-        a_handler(career, ending(most_in_a_row=4)).work(keyed(keys), open_term(7))
-    assert career.committed == {A: 4}
-    assert "records=t-0@4 most_in_a_row=4" in caplog.text
+        a_handler(career, ending()).work(keyed(keys), open_term(7))
+    assert career.committed == {A: 100}
+    assert "records=t-0@100 most_in_a_row=100" in caplog.text
 
 
 # -- A record to be tried again later: its partition rests, the others go on
@@ -166,21 +165,11 @@ LATER = retry(2, backoff_s=0.5, then="skip")
 def resting(
     career: FakeCareer, on_error: object = LATER, **more: object
 ) -> Callable[[Batch, Term], bool]:
-    """Handles batches, each handed out with what was noted of partitions in it that have rested."""
-    notes: dict[Partition, object] = {}
-
-    def rest(partition: Partition, for_s: float, note: object) -> bool:
+    def rest(partition: Partition, for_s: float) -> bool:
         career.log.append(f"rest {'AB'[partition.number]} {for_s:g}")
-        notes[partition] = note
         return True
 
-    handler = a_handler(career, on_error, rest=rest, **more)
-
-    def work(batch: Batch, term: Term) -> bool:
-        noted = {where: notes.pop(where) for where in batch.records.keys() & notes.keys()}
-        return handler.work(replace(batch, noted=noted), term)
-
-    return work
+    return a_handler(career, on_error, rest=rest, **more).work
 
 
 def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again() -> None:
@@ -207,6 +196,19 @@ def test_attempts_are_counted_over_all_batches() -> None:
     assert career.log.count("handle A0") == 2
 
 
+def test_attempts_are_counted_however_the_batch_came_together_and_in_the_term_only() -> None:
+    career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
+    work, positions = resting(career), Positions({A: 0, B: 0})
+    assert work(a_batch(A=[0]), term)
+    positions.parts += [a_batch(A=[0]), a_batch(A=[1], B=[0])]  # both are handed out again
+    batch = positions.in_hand
+    assert batch is not None
+    assert work(batch, term)
+    assert career.log[-4:] == ["handle A0", "rest A 1", "handle B0", "commit B=1"]
+    assert work(a_batch(A=[0]), open_term(8))
+    assert career.log[-1] == "rest A 0.5"
+
+
 def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again() -> None:
     career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
     work = resting(career, batches="partition")
@@ -226,9 +228,7 @@ def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
     assert career.log[-2:] == ["handle A5 A6", "commit A=7"]
 
 
-@pytest.mark.parametrize(
-    "why", ["short", "several partitions", "at most once", "marked", "rate limit"]
-)
+@pytest.mark.parametrize("why", ["short", "several partitions", "at most once", "marked"])
 def test_all_wait_where_the_partition_cannot_rest_alone(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,8 +238,6 @@ def test_all_wait_where_the_partition_cannot_rest_alone(
     more: dict[str, object] = {}
     if why == "marked":
         more["marks"] = FakeMarks(career, {A: 1})
-    if why == "rate limit":
-        more["rate_limit"] = FakeRateLimiter(career, 10, 0.0)
     delivery = "at_most_once" if why == "at most once" else "at_least_once"
     work = resting(career, retry(1, backoff_s, then="skip"), delivery=delivery, **more)
     assert work(a_batch(A=[0], B=[0]), open_term(7))

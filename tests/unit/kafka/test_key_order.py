@@ -19,10 +19,10 @@ from leaderq.errors import ConfigurationError, Deposed, KafkaError, Reason
 from leaderq.kafka import KafkaLeaderCareer, dead_letter, retry, skip
 from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.batch_handler import BatchWork
-from leaderq.kafka.handling.chains import InHand, by_records
+from leaderq.kafka.handling.chains import InHand, by_records, ends_of
 from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.on_error import OnError
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import OpenTerm
 
 ALWAYS = 10**9
@@ -37,7 +37,7 @@ def keyed(where: Partition, keys: str, first: int = 0) -> list[Record]:
 
 
 def batch(**keys: str) -> Batch:
-    return batch_of(
+    return Batch(
         {
             {"A": A, "B": B, "C": C}[name]: keyed({"A": A, "B": B, "C": C}[name], each)
             for name, each in keys.items()
@@ -85,7 +85,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_hand(order: RecordOrder, *added: Sequence[Record]) -> InHand:
     hand = InHand()
     for rows in added:
-        hand.add(by_records(rows, order))
+        hand.add(Batch({}), by_records(rows, order))
     return hand
 
 
@@ -105,7 +105,7 @@ def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_com
 def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before() -> None:
     hand = in_hand(RecordOrder.KEY, keyed(A, "ab"))
     first = hand.begin(lambda _piece: True)
-    hand.add(by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
+    hand.add(Batch({}), by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
     assert first is not None
     assert [piece.records[0].offset for piece in first.pieces] == [0, 2]
     hand.advance(first.pieces[0])  # offset 2 has come with the second ones
@@ -131,15 +131,14 @@ def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handle
 
 def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
     rows, hand = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}, InHand()
-    for found in (Batch(rows, {A: 12, B: 1}), batch_of({A: keyed(A, "a", first=12)})):
-        hand.extend(found)
-        hand.add(by_records(found.merged(), RecordOrder.NONE))
+    for found in (Batch(rows), Batch({A: keyed(A, "a", first=12)})):
+        hand.add(found, by_records(found.merged(), RecordOrder.NONE))
     pieces = {where(found.pieces[0].records[0]): found.pieces[0] for found in taken(hand)}
     seen: list[Any] = []
     for offset in (6, 7, 5, 8, 12):
         hand.advance(pieces[A, offset])
         done = hand.finished(alone=False)
-        seen.append((len(done), hand.ends_of(done)))
+        seen.append((len(done), ends_of(done)))
         assert hand.finished(alone=True) == done[:1]
         hand.settle(done)
     assert seen == [(0, {}), (0, {}), (3, {A: 8}), (1, {A: 9}), (1, {A: 13})]
@@ -162,7 +161,7 @@ def cases(draw: st.DrawFn) -> tuple[Batch, dict[Any, int]]:
     }
     places = [where(record) for each in rows.values() for record in each]
     fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
-    return batch_of(rows), fails
+    return Batch(rows), fails
 
 
 def keys_of(found: Batch) -> dict[object, list[Any]]:
@@ -237,7 +236,7 @@ class Feed:
         taken: dict[Partition, list[Record]] = defaultdict(list)
         for record in left[: self._part]:
             taken[record.topic_partition].append(record)
-        made = batch_of(taken)
+        made = Batch(taken)
         self._handed.update(made.ends)
         return made if taken else None
 
@@ -287,7 +286,7 @@ def test_each_record_is_handled_once_in_the_order_of_its_key_or_passed_over_by_i
                 continue
             assert is_done or term.paused
     check_all(found, career, passed)
-    retries = 2 if on_error.function == "retry" else 0
+    retries = on_error.retries
     if not (pauses_at or fails_at):
         assert all(times == 1 for times in Counter(career.effects).values()), "a neighbour repeated"
         assert passed == {place for place, times in fails.items() if times > retries}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from leaderq.kafka.consuming.positions import (
     starts,
 )
 from leaderq.kafka.consuming.term_consumer import TermConsumer
-from leaderq.kafka.record import Batch, Partition, Record, batch_of
+from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores import STORES
 
 A, B, C = Partition("t", 0), Partition("t", 1), Partition("u", 0)
@@ -97,28 +98,24 @@ OFFSETS = st.integers(0, 9)
 
 
 @given(
-    st.dictionaries(st.sampled_from([A, B, C]), st.tuples(st.sets(OFFSETS), OFFSETS), min_size=1),
+    st.dictionaries(st.sampled_from([A, B, C]), st.sets(OFFSETS, min_size=1), min_size=1),
     st.tuples(OFFSETS, OFFSETS, OFFSETS),
 )
 def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
-    parts: dict[Partition, tuple[set[int], int]], at: tuple[int, int, int]
+    parts: dict[Partition, set[int]], at: tuple[int, int, int]
 ) -> None:
     committed = dict(zip((A, B, C), at, strict=True))
-    records = {where: rows(where, *sorted(offsets)) for where, (offsets, _) in parts.items()}
-    ends = {where: max({end, *(row + 1 for row in found)}) for where, (found, end) in parts.items()}
-    rest = rest_of(Batch(records, ends), committed)
-    expected = {where: end for where, end in ends.items() if end > committed[where]}
-    if rest is None:
-        assert expected == {}
-        return
-    assert rest.ends == expected
-    for where in expected:
-        left = [row for row in records[where] if row.offset >= committed[where]]
-        assert rest.records[where] == left
+    left = {
+        where: rows(where, *sorted(each for each in offsets if each >= committed[where]))
+        for where, offsets in parts.items()
+    }
+    rest = rest_of(Batch({at: rows(at, *sorted(each)) for at, each in parts.items()}), committed)
+    found = {} if rest is None else rest.records
+    assert found == {where: each for where, each in left.items() if each}
 
 
 def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
-    whole = Batch({A: rows(A, 5, 6), B: []}, {A: 7, B: 9})
+    whole = Batch({A: rows(A, 5, 6), B: rows(B, 8)})
     assert rest_of(whole, {A: 5, B: 8}) is whole
     assert rest_of(whole, {A: 4, B: 8}) is whole
     part = rest_of(whole, {A: 6, B: 8})
@@ -144,7 +141,7 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     handed: dict[Partition, int],
 ) -> None:
     positions = Positions({A: 10, B: 0})
-    positions.hand(Batch({A: rows(A, 10, 14)}, {A: 15, B: 5}))
+    positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 4)}))
     assert positions.resume(stored, set(stored), own) == moved
     assert (positions.in_hand is not None) is (handed == {A: 15, B: 5})
     assert positions.handed == handed
@@ -153,8 +150,8 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
 
 def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
     positions = Positions({A: 10, B: 0, C: 4})
-    positions.hand(Batch({A: rows(A, 10, 14), B: rows(B, 0)}, {A: 15, B: 1}))
-    positions.hand(Batch({A: rows(A, 15), C: rows(C, 4)}, {A: 16, C: 5}))
+    positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 0)}))
+    positions.parts.append(Batch({A: rows(A, 15), C: rows(C, 4)}))
     positions.settle({A: 11, B: 1})
     assert positions.in_hand is not None
     offsets = {at: [row.offset for row in each] for at, each in positions.in_hand.records.items()}
@@ -170,7 +167,7 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     positions.advance({A: 4, B: 9})
     assert positions.committed == positions.handed == {A: 4}
     assert given_ == {A: 1}
-    positions.hand(Batch({}, {A: 8}))
+    positions.parts.append(Batch({A: rows(A, 7)}))
     positions.advance({A: 6})
     assert (positions.committed, positions.handed) == ({A: 6}, {A: 8})
     positions.settle({A: 6})
@@ -182,20 +179,19 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
-def test_a_partition_that_rests_is_read_again_in_time_and_comes_back_once_with_its_note() -> None:
+def test_a_partition_that_rests_is_given_up_and_read_again_in_time() -> None:
     positions = Positions({A: 5, B: 7})
-    positions.hand(Batch({A: rows(A, 5), B: rows(B, 7)}, {A: 6, B: 8}))
-    positions.rest(A, 10.0, "a note")
-    positions.rest(B, 20.0, "another")
+    positions.parts.append(Batch({A: rows(A, 5), B: rows(B, 7)}))
+    positions.rest(A, 10.0)
+    positions.rest(B, 20.0)
     assert (positions.handed, positions.in_hand) == ({A: 5, B: 7}, None)
-    assert (positions.asleep, positions.wakes_s) == ({A, B}, 10.0)
+    assert (set(positions.resting), positions.wakes_s) == ({A, B}, 10.0)
     assert not positions.wake(9.9)
     assert positions.wake(10.0)
-    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+    assert (set(positions.resting), positions.wakes_s) == ({B}, 20.0)
     assert not positions.wake(10.1)
-    noted = [positions.hand(Batch({A: rows(A, at)}, {A: at + 1})).noted for at in (5, 6)]
-    assert noted == [{A: "a note"}, {}]
-    assert (positions.asleep, positions.wakes_s) == ({B}, 20.0)
+    assert positions.wake(20.0)
+    assert positions.wakes_s == inf
 
 
 # -- what a consumer does with the batch in hand when the store was asked again, and with
@@ -215,9 +211,9 @@ class Consumer(SimpleNamespace):
 def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
     positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
     if in_hand:
-        positions.hand(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}, {CLICKS: 8}))
+        positions.parts.append(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}))
     made: Any = SimpleNamespace(
-        _positions=positions,
+        positions=positions,
         commits=commits,
         _plan=SimpleNamespace(start=start),
         _request_s=1.0,
@@ -225,7 +221,6 @@ def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
         placed=[],
         accepted=[],
     )
-    made.has_in_hand = in_hand
     commits.commit_positions_now = (  # type: ignore[method-assign]
         lambda consumer, new, wait_s: made.stored.append((new, wait_s))
     )
@@ -243,15 +238,15 @@ def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has
     assert one.commits.lost()
     TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
     assert (one.commits.wanted, one.commits.failure is None) == (None, is_committed)
-    assert one._positions.in_hand is None
-    assert one._positions.handed == {CLICKS: stored}
+    assert one.positions.in_hand is None
+    assert one.positions.handed == {CLICKS: stored}
 
 
 def test_without_lost_effects_a_batch_stays_in_hand() -> None:
     one = consumer_of()
     one.commits.request({CLICKS: 8}, in_hand=True)
     TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
-    assert one._positions.in_hand is not None
+    assert one.positions.in_hand is not None
     assert one.commits.wanted == {CLICKS: 8}
 
 
@@ -269,7 +264,7 @@ def test_a_position_past_the_end_is_reset_and_stored_before_reading_goes_on() ->
     one = consumer_of(in_hand=False)
     assert TermConsumer._reset(one, Consumer(), frozenset(), reread=True)
     assert one.stored == [({CLICKS: 0}, 2.0)]
-    assert (one._positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
+    assert (one.positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
     assert not TermConsumer._reset(one, Consumer(), frozenset())
 
 
@@ -317,14 +312,14 @@ class SharedGroup(RuleBasedStateMachine):
     def hand_out(self, counts: dict[Partition, int]) -> None:
         if batch := self._next(counts):
             self.career = batch
-            self.positions.hand(batch)
+            self.positions.parts.append(batch)
 
     @precondition(lambda self: self.positions.parts and self.career is not None)
     @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
     def hand_out_beside(self, counts: dict[Partition, int]) -> None:
         """More, while what is in hand is handled, or is being committed."""
         if batch := self._next(counts):
-            self.positions.hand(batch)
+            self.positions.parts.append(batch)
 
     def _next(self, counts: dict[Partition, int]) -> Batch | None:
         rows = {
@@ -335,7 +330,7 @@ class SharedGroup(RuleBasedStateMachine):
             for where, count in counts.items()
             if where in self.held
         }
-        return batch_of(rows) if rows else None
+        return Batch(rows) if rows else None
 
     @precondition(lambda self: self.career is not None and not self.in_flight)
     @rule(data=st.data())
@@ -373,7 +368,8 @@ class SharedGroup(RuleBasedStateMachine):
     def rest(self, some: set[Partition]) -> None:
         """Their records in hand are read again later."""
         in_hand, losses = self.positions.in_hand, self.positions.losses
-        self.positions.release(some)
+        for where in some:
+            self.positions.rest(where, 0.0)
         left = self.positions.in_hand
         found = {} if left is None else left.records
         assert found == {at: each for at, each in in_hand.records.items() if at not in some}

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.kafka.handling.rate_limit import RateLimiter
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.record import Record
 
 
 class Clock:
     at = 0.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 @pytest.fixture
@@ -32,21 +29,23 @@ def rows(*keys: Any, size: int = 0) -> list[Record]:
 def played(limiter: RateLimiter, clock: Clock, records: list[Record]) -> list[tuple[float, int]]:
     """The waits, rounded, and the sizes of the parts."""
     found = []
-    for wait_s, part in limiter.parts(records):
+    while records:
+        wait_s = limiter.wait_s(records, clock.at)
         clock.at += wait_s
+        part = limiter.take(records, clock.at)
+        records = records[len(part) :]
         found.append((round(wait_s, 4), len(part)))
     return found
 
 
-def test_without_limits_all_go_at_once_as_they_are(clock: Clock) -> None:
+def test_without_limits_all_go_at_once_as_they_are() -> None:
     records = rows(None, None)
-    ((wait_s, part),) = RateLimiter(now=clock).parts(records)
-    assert (wait_s, part is records) == (0.0, True)
-    assert list(RateLimiter(now=clock).parts([])) == []
+    assert RateLimiter().wait_s(records, 0.0) == 0.0
+    assert RateLimiter().take(records, 0.0) is records
 
 
 def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=20, now=clock)
+    limiter = RateLimiter(records_per_s=20)
     assert played(limiter, clock, rows(*[None] * 27)) == [
         (0.0, 20),
         (0.1, 2),
@@ -59,7 +58,7 @@ def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(cloc
 def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(
     clock: Clock,
 ) -> None:
-    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    limiter = RateLimiter(bytes_per_s=100)
     big, small = rows(None, size=250), rows(None, size=10)
     assert played(limiter, clock, big) == [(0.0, 1)]
     assert played(limiter, clock, small) == [(1.6, 1)]
@@ -67,7 +66,7 @@ def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off
 
 
 def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(clock: Clock) -> None:
-    limiter = RateLimiter(bytes_per_s=100, now=clock)
+    limiter = RateLimiter(bytes_per_s=100)
     assert played(limiter, clock, rows(None, size=100)) == [(0.0, 1)]
     assert played(limiter, clock, rows(None, None, None, size=4)) == [(0.1, 2), (0.02, 1)]
     assert played(limiter, clock, rows(None, None, size=4)) == [(0.08, 2)]
@@ -76,14 +75,14 @@ def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(cloc
 
 
 def test_a_key_waits_for_its_interval_and_others_do_not(clock: Clock) -> None:
-    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows("a", "b", None, None, "a")) == [(0.0, 4), (1.0, 1)]
     clock.at += 0.25
     assert played(limiter, clock, rows("c", "a", "c")) == [(0.0, 1), (0.75, 1), (0.25, 1)]
 
 
 def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> None:
-    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows("a", "b")) == [(0.0, 2)]
     assert played(limiter, clock, rows("a", "b", "c")) == [(1.0, 3)]
     assert played(limiter, clock, rows("d")) == [(0.0, 1)]
@@ -92,7 +91,7 @@ def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> Non
 
 
 def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock: Clock) -> None:
-    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    limiter = RateLimiter(key_interval_s=1.0)
     keys = limiter._limits[0]._last  # type: ignore[union-attr]
     played(limiter, clock, rows("a"))
     clock.at = 0.5
@@ -109,30 +108,22 @@ def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock: 
 
 
 def test_what_cannot_be_hashed_is_told_apart_too(clock: Clock) -> None:
-    limiter = RateLimiter(key_interval_s=1.0, now=clock)
+    limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows(["a"], ["b"], ["a"])) == [(0.0, 2), (1.0, 1)]
 
 
-def test_the_limits_count_from_when_a_part_was_handed_out(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=1, now=clock)
-    limiter.handed_out()
-    waits = []
-    for wait_s, _ in limiter.parts(rows(None, None)):
-        waits.append(wait_s)
-        clock.at += wait_s
-        limiter.handed_out()
-        clock.at += 0.25
+def test_the_limits_count_from_when_a_part_was_handed_out() -> None:
+    limiter, now_s, waits = RateLimiter(records_per_s=1), 0.0, []
+    for _ in range(2):
+        waits.append(limiter.wait_s(rows(None), now_s))
+        now_s += waits[-1]
+        limiter.take(rows(None), now_s)
+        now_s += 0.25
     assert waits == [0.0, 0.75]
-    left = limiter.parts(rows(None))
-    next(left)
-    left.close()
-    clock.at += 10
-    limiter.handed_out()
-    assert played(limiter, clock, rows(None)) == [(1.0, 1)]
 
 
 def test_the_stricter_of_two_limits_decides(clock: Clock) -> None:
-    limiter = RateLimiter(records_per_s=10, bytes_per_s=100, key_interval_s=5.0, now=clock)
+    limiter = RateLimiter(records_per_s=10, bytes_per_s=100, key_interval_s=5.0)
     assert played(limiter, clock, rows("a", "b", "c", size=50)) == [(0.0, 2), (0.5, 1)]
 
 
@@ -165,7 +156,6 @@ delays = st.floats(0, 3)
     st.lists(delays, min_size=5, max_size=5),
     delays,
     st.floats(0, 1),
-    st.booleans(),
 )
 def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_reordered(
     stream: list[list[tuple[bytes | None, int]]],
@@ -175,20 +165,19 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
     pauses: list[float],
     late_s: float,
     work_s: float,
-    tell: bool,
 ) -> None:
     clock = Clock()
-    pace = RateLimiter(records_per_s, bytes_per_s, interval_s, clock)
+    pace = RateLimiter(records_per_s, bytes_per_s, interval_s)
     given_: list[Record] = []
     handed: list[tuple[float, Record]] = []
     for pause_s, found in zip(pauses, stream, strict=False):
         batch = [Record("t", 0, n, 0, key, b"x" * size) for n, (key, size) in enumerate(found)]
         given_ += batch
-        for wait_s, part in pace.parts(batch):
+        while batch:
+            clock.at += pace.wait_s(batch, clock.at) + late_s
+            part = pace.take(batch, clock.at)
             assert part
-            clock.at += wait_s + late_s
-            if tell:
-                pace.handed_out()
+            batch = batch[len(part) :]
             handed += [(clock.at, each) for each in part]
             clock.at += work_s
         clock.at += pause_s
@@ -210,15 +199,15 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
 def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
     clock: Clock,
 ) -> None:
-    slow = RateLimiter(bytes_per_s=0.5, now=clock)
+    slow = RateLimiter(bytes_per_s=0.5)
     sizes = [rows(None, size=size)[0] for size in (1, 0, 1)]
     assert played(slow, clock, sizes) == [(0.0, 2), (2.0, 1)]
-    quick = RateLimiter(bytes_per_s=5, now=clock)
+    quick = RateLimiter(bytes_per_s=5)
     assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
 
 
 def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
-    limiter, clock.at = RateLimiter(key_interval_s=1.167, now=clock), 0.342
+    limiter, clock.at = RateLimiter(key_interval_s=1.167), 0.342
     assert played(limiter, clock, rows("a")) == [(0.0, 1)]
     clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167
-    assert [len(part) for _, part in islice(limiter.parts(rows("a")), 2)] == [1]
+    assert [parts for _, parts in played(limiter, clock, rows("a"))] == [1]

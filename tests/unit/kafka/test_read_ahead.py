@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, shares
 from leaderq.kafka.record import Partition, Record
 
@@ -168,3 +169,55 @@ def test_two_batches_are_ahead_where_commits_are_behind() -> None:
     for ahead in (1, 2):
         waiting = ReadAhead(BatchLimits(max_records=10, ahead=ahead))
         assert waiting.room == 10 * ahead
+
+
+# -- with a rate
+
+
+def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
+    """How long each part waits, and how many records it has."""
+    found = []
+    while not buffer.is_empty:
+        batch = buffer.take(now_s)
+        wait_s = 0.0 if batch else buffer.wait_s(now_s)
+        if batch is None:
+            assert wait_s
+            assert buffer.room == 0
+            assert buffer.take(now_s + wait_s - 0.001) is None
+            now_s += wait_s
+            batch = buffer.take(now_s)
+        assert batch is not None
+        found.append((round(wait_s, 4), len(batch)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "batches"),
+    [
+        (20.0, 27, [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)]),
+        (0.5, 3, [(0.0, 1), (2.0, 1), (2.0, 1)]),
+        (500.0, 70, [(0.0, 60), (0.0, 10)]),
+    ],
+)
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(
+    rate: float, count: int, batches: list[tuple[float, int]]
+) -> None:
+    limits = BatchLimits(max_records=60)
+    buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
+    buffer.add({A: rows(A, *[0] * count)}, 5.0)
+    assert taken(buffer, 5.0) == batches
+
+
+def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read() -> None:
+    rate = RateLimiter(records_per_s=3.0)
+    buffer = ReadAhead(BatchLimits(max_records=4), rate)
+    buffer.add({A: rows(A, *[0] * 4), B: rows(B, *[0] * 2)}, 5.0)
+    first = buffer.take(5.0)
+    assert first is not None
+    assert {where: len(found) for where, found in first.records.items()} == {A: 2, B: 1}
+    assert not buffer.is_empty
+    buffer.clear()
+    assert buffer.is_empty
+    assert (buffer.wait_s(9.0), buffer.take(9.0)) == (None, None)
+    buffer.add({A: rows(A, 0)}, 9.0)
+    assert buffer.take(9.0) is not None

@@ -18,7 +18,6 @@ from leaderq.kafka.record import (
     Partition,
     Record,
     after,
-    batch_of,
     epoch_of,
     size_of,
 )
@@ -88,13 +87,13 @@ def test_the_size_of_records_is_that_of_keys_and_values() -> None:
 def test_a_batch_of_one_partition_is_its_records_and_of_more_they_follow_each_other() -> None:
     a, b = Partition("t", 0), Partition("t", 1)
     first, second = [RECORD], [RECORD.replace(offset=5), RECORD.replace(offset=6)]
-    alone = batch_of({a: first})
+    alone = Batch({a: first})
     assert alone.merged() is first
-    both = batch_of({a: first, b: second})
+    both = Batch({a: first, b: second})
     assert list(both.merged()) == [*first, *second]
     assert isinstance(both.merged(), Chained)
     assert (len(alone), len(both), both.ends) == (1, 3, {a: 3, b: 7})
-    assert len(Batch({}, {})) == 0
+    assert len(Batch({})) == 0
 
 
 PARTS = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4)

@@ -15,7 +15,6 @@ from leaderq.errors import CorruptRecord, Deposed, NoNode, Reason
 from leaderq.events import EventBus
 from leaderq.kafka.consuming.consumer_check import (
     Observation,
-    StallLimits,
     StallWatch,
     TransactionWatch,
 )
@@ -178,13 +177,12 @@ def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_lead
 # -- the stall detector as lists of looks: what counts as a stall, and what must not
 
 WHERE = Partition("t", 0)
-LIMITS = StallLimits(still_s=10, polls=100, empty_polls=10, unmoved_factor=3)
 
 
 def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = None) -> list[float]:
     """The instants at which looks (at, position, end, polls, empty polls) are judged a stall."""
     watch = watch or StallWatch()
-    return [row[0] for row in rows if watch.find({WHERE: Observation(*row)}, LIMITS)]
+    return [row[0] for row in rows if watch.find({WHERE: Observation(*row)})]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +221,6 @@ def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_
 @pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Observation(0, 0, 0, 0, 0)}])
 def test_a_partition_not_held_any_more_is_forgotten(gone: dict[Partition, Observation]) -> None:
     watch = StallWatch()
-    watch.find({WHERE: Observation(0, 5, 9, 0, 0)}, LIMITS)
-    watch.find(gone, LIMITS)
+    watch.find({WHERE: Observation(0, 5, 9, 0, 0)})
+    watch.find(gone)
     assert looks((11, 5, 99, 60, 60), watch=watch) == []
