@@ -232,6 +232,7 @@ def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file
     producer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may, ends = threading.Event(), list[int]()
+    may.set()
 
     class Slow(Disk):
         def write(self, fd: int, data: Any, offset: int) -> int:
@@ -240,6 +241,7 @@ def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file
 
     with Journal(tmp_path, sync=Every(3), disk=Slow()) as journal:
         real = journal.await_stored
+        may.clear()  # nothing more is written until somebody waits for that
 
         def awaited(end_id: int, **given: Any) -> None:
             ends.append(end_id)
