@@ -105,7 +105,7 @@ def test_kafka_unreachable_and_the_term_goes_on_and_skips_nothing(s, store):
     ("limit", "least_s"),
     # records have one key and 2 or 3 bytes, and a second's worth goes at once
     [
-        ({"key_interval_s": 0.5}, 5.5),
+        ({"key_interval_s": 0.5}, 5.4),
         ({"max_records_per_s": 2.0}, 4.9),
         ({"max_bytes_per_s": 5}, 3.5),
     ],
