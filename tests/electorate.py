@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from leaderq import Candidate, Deposed, Session, Term, connect
+from leaderq import Candidate, Session, connect
 from leaderq.election.decision import Role
 from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
-
-
-def is_believed(term: Term) -> bool:
-    """Whether ``term`` passes its check now."""
-    try:
-        term.check()
-    except Deposed:
-        return False
-    return True
 
 
 def term_of(candidate: Candidate) -> OpenTerm:

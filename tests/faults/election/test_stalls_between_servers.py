@@ -20,7 +20,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from electorate import Electorate, is_believed, term_of
+from electorate import Electorate, term_of
+from terms import is_on
 
 from leaderq import Session
 from leaderq.base.clock import now_s
@@ -106,7 +107,7 @@ class Believer:
     def _ask(self) -> None:
         while not self._is_over.wait(0.002):
             asked_s = now_s()
-            if is_believed(self._term):
+            if is_on(self._term):
                 self._passed_s.append(asked_s)
 
 
