@@ -308,7 +308,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
             store=store,
             career=declared.name,
             reports=reports,
-            batch_limits=BatchLimits(*limits, ahead, parts),
+            batch_limits=BatchLimits(*limits, ahead=ahead, parts=parts),
             rate=None if rates == (None, None, None) else RateLimiter(*rates),
             start=declared.auto_offset_reset,
             begin_at=environment.offsets_at_begin if declared.begin_at is not None else None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -206,6 +206,14 @@ class Batch:
 
     def __len__(self) -> int:
         return sum(map(len, self.records.values()))
+
+
+def grouped(records: Iterable[Record]) -> Batch:
+    """Return the records as a batch: those of each partition together, in the order given."""
+    rows: dict[Partition, list[Record]] = {}
+    for record in records:
+        rows.setdefault(record.topic_partition, []).append(record)
+    return Batch(rows)
 
 
 def after(record: Record) -> Offset:

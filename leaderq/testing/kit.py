@@ -43,7 +43,7 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.record import Batch, Partition, Record, grouped
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
@@ -318,16 +318,16 @@ class _Consumer:
 
     def next(self, term: Term, _wait_s: float) -> Batch | None:
         max_records, max_bytes = self.declared.max_records, self.declared.max_bytes
-        found: dict[Partition, list[Record]] = {}
+        found: list[Record] = []
         size = 0
         for count, record in enumerate(filter(self._is_left, self.given)):
             size += record.size
             if count and (count == max_records or (max_bytes is not None and size > max_bytes)):
                 break
-            found.setdefault(record.topic_partition, []).append(record)
+            found.append(record)
         if not found and isinstance(term, OpenTerm):
             term.wind_up(Reason.WITHDRAWN)
-        return Batch(found) if found else None
+        return grouped(found) if found else None
 
     def commit(self, term: Term, ends: Mapping[Partition, int]) -> None:
         term.check()

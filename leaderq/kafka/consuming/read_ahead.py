@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leaderq.kafka.consuming.rate_limit import RateLimiter
-from leaderq.kafka.record import Batch, Chained, Partition, Record, size_of
+from leaderq.kafka.record import Batch, Chained, Partition, Record, grouped, size_of
 
 SPREAD_RECORDS, MOST_SPREAD_RECORDS = 10_000, 100_000
 """How many records to read ahead where workers share them, and how many while they are of fewer
@@ -109,10 +109,7 @@ class ReadAhead:
             return None
         part = self._rate.take(self._held, now_s)
         self._hold(self._held[len(part) :], now_s)
-        rows: dict[Partition, list[Record]] = {}
-        for record in part:
-            rows.setdefault(record.topic_partition, []).append(record)
-        return Batch(rows)
+        return grouped(part)
 
     def wait_s(self, now_s: float) -> float | None:
         """Return the seconds until :meth:`take` has something to do; ``None``: no records are
