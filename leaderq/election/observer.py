@@ -227,15 +227,14 @@ class Observer:
         self._session: Session = as_session(client)
         self._career = career
         self._layout = Layout(root, career)
-        self._decoder = WishesDecoder(self._layout.control)
 
     def view(self) -> View:
         """The career as it is now. A career that nobody ever stood for has term 0 and no
         candidates.
+
+        :raises CorruptRecord: the record of the newest term cannot be read.
         """
-        record, wishes, standing, notes = self._look()
-        now = clock.calendar_s()
-        return view_of(self._career, record, wishes, standing, notes=notes, now=now)
+        return _viewed(self._layout, self._look(), clock.calendar_s())
 
     def wait_until(self, fact: Callable[[View], bool], *, timeout_s: float) -> View:
         """Return the first view for which ``fact(view)`` is true; after ``timeout_s`` seconds, the
@@ -278,13 +277,15 @@ class Observer:
         for some in batched(careers, _TOGETHER):
             layouts = [Layout(root, career) for career in some]
             for layout, read in zip(layouts, _looks(session, layouts), strict=True):
-                found[layout.career] = _view_or_why_not(layout, read, now)
+                try:
+                    found[layout.career] = _viewed(layout, read, now)
+                except CorruptRecord as error:
+                    found[layout.career] = error
         return found
 
-    def _look(self) -> tuple[TermRecord, Wishes, list[CandidateNode], Notes]:
+    def _look(self) -> _Look:
         (read,) = _looks(self._session, [self._layout])
-        record = decode(TermRecord, read.term, path=self._layout.term)
-        return record, self._decoder.decoded(read.control) or Wishes(), *read[2:]
+        return read
 
 
 class _Look(NamedTuple):
@@ -330,11 +331,8 @@ def _looks(session: Session, layouts: Sequence[Layout]) -> list[_Look]:
     return looks
 
 
-def _view_or_why_not(layout: Layout, read: _Look, now: float) -> View | CorruptRecord:
-    try:
-        record = decode(TermRecord, read.term, path=layout.term)
-    except CorruptRecord as error:
-        return error
+def _viewed(layout: Layout, read: _Look, now: float) -> View:
+    record = decode(TermRecord, read.term, path=layout.term)
     wishes, problem = Wishes(), None
     try:
         wishes = decode(Wishes, read.control, path=layout.control)
@@ -471,10 +469,10 @@ class Operator(Observer):
             is alive.
         """
         for _ in range(_FORGET_TRIES):
-            record, wishes, standing, notes = self._look()
-            view = view_of(self._career, record, wishes, standing, now=clock.calendar_s())
+            read = self._look()
+            view = _viewed(self._layout, read, clock.calendar_s())
             who = [f"candidate {one.candidate!r}" for one in (*view.members, *view.cooling_off)]
-            who += [f"process {one.pid} on {one.host}" for one in notes.values()]
+            who += [f"process {one.pid} on {one.host}" for one in read.notes.values()]
             if who:
                 raise RequestRefused(
                     f"{self._career!r} is in use by {', '.join(who)}; stop them first"
@@ -540,7 +538,7 @@ class Operator(Observer):
             try:
                 if known is None:
                     data, stat = self._session.get(path)
-                    known = self._decoder.decoded(data) or Wishes(), stat.version
+                    known = WishesDecoder(path).decoded(data) or Wishes(), stat.version
                 wishes, version = self._noted(change(known[0]), what), known[1]
                 self._control = wishes, self._session.set(path, encode(wishes), version).version
                 return

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from leaderq.election.layout import Layout
+from leaderq.election.observer import Observer
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
 Say = Callable[..., None]
@@ -168,6 +169,7 @@ def test_one_damaged_record_hides_neither_itself_nor_the_other_careers(
     (view,) = map(json.loads, done.stdout.splitlines())
     assert view["leader"] == "a"
     assert "the operators' wishes are lost" in done.stderr
+    assert Observer(session, "ad-billing", root=znode_root).view().problem == view["why"]
     assert "the operators' wishes are lost" in view["why"]
     session.ensure_path(Layout(znode_root, "spoilt").term)
     session.set(Layout(znode_root, "spoilt").term, b"{")
