@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
 
-from leaderq.coalescing import Departure, EnqueueOutcome, TrafficAutomaton
+from leaderq.coalescing import EnqueueOutcome, TrafficAutomaton, TrafficState
 
 Request = tuple[float, str]
 """When it came, in seconds on any clock, and its key."""
@@ -60,7 +60,8 @@ def simulated(arrivals: Iterable[Request], service_s: float) -> Counter[EnqueueO
         while ends and ends[0][0] <= at_s:
             end_s, head, ended = heappop(ends)
             automaton = keys[ended]
-            if automaton.dequeue(head) is Departure.HANDED_OVER:
+            automaton.dequeue(head)
+            if automaton.state is TrafficState.OPEN:
                 heappush(ends, (end_s + service_s, automaton.begin(), ended))
             else:
                 del keys[ended]

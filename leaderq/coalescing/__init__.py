@@ -19,7 +19,6 @@ from leaderq.base.lazy import exported
 
 if TYPE_CHECKING:
     from leaderq.coalescing.asynchronous import AsyncQueueCoordinator as AsyncQueueCoordinator
-    from leaderq.coalescing.automaton import Departure as Departure
     from leaderq.coalescing.automaton import EnqueueOutcome as EnqueueOutcome
     from leaderq.coalescing.automaton import TrafficAutomaton as TrafficAutomaton
     from leaderq.coalescing.automaton import TrafficState as TrafficState
@@ -36,7 +35,7 @@ __getattr__, __all__ = exported(
     __name__,
     {
         "asynchronous": "AsyncQueueCoordinator",
-        "automaton": "Departure EnqueueOutcome TrafficAutomaton TrafficState",
+        "automaton": "EnqueueOutcome TrafficAutomaton TrafficState",
         "coordinator": "QueueCoordinator",
         "distributed.coordinator": "DistributedQueueCoordinator",
         "rules": "CoordinatorStats Debounce",

@@ -14,11 +14,11 @@ Process   enqueue  anybody, waiters = 1    Block, BLOCK: it waits
 Process   enqueue  anybody, waiters = 0    Decline, Process, DECLINE
 Open      enqueue  anybody                 Decline, Open, DECLINE
 Block     enqueue  anybody                 Decline, Block, DECLINE
-Process   dequeue  the head                Init, ENDED
-Block     dequeue  the head                Open, HANDED_OVER: the one that waits is to begin
-Open      dequeue  the one that waits      Init, WITHDRAWN
-Block     dequeue  the one that waits      Process, WITHDRAWN
-any       dequeue  anybody else            the same, UNKNOWN: nothing changes
+Process   dequeue  the head                Init
+Block     dequeue  the head                Open: the one that waits is to begin
+Open      dequeue  the one that waits      Init
+Block     dequeue  the one that waits      Process
+any       dequeue  anybody else            the same: nothing changes
 ========  =======  ======================  =====================================================
 
 Decline is passed through within one enqueue. After the ``QueueCoordinator`` of D. Liu (2016).
@@ -56,24 +56,8 @@ class TrafficState(Enum):
     """Passed through while a request is declined; no automaton is ever found in it."""
 
 
-class Departure(Enum):
-    """The answer to a dequeue."""
-
-    ENDED = "ended"
-    HANDED_OVER = "handed over"
-    WITHDRAWN = "withdrawn"
-    UNKNOWN = "unknown"
-
-
 NOBODY: tuple[Any, Any] = (None, None)
 _ACCEPT, _BLOCK, _DECLINE = EnqueueOutcome.ACCEPT, EnqueueOutcome.BLOCK, EnqueueOutcome.DECLINE
-
-
-def state_of(head: object | None, waiter: object | None) -> TrafficState:
-    """The state of a key with this head and this waiter; ``None``: nobody."""
-    if head is None:
-        return TrafficState.INIT if waiter is None else TrafficState.OPEN
-    return TrafficState.PROCESS if waiter is None else TrafficState.BLOCK
 
 
 class TrafficAutomaton(Generic[Owner]):
@@ -102,7 +86,10 @@ class TrafficAutomaton(Generic[Owner]):
     @property
     def state(self) -> TrafficState:
         """Init, Open, Process or Block."""
-        return state_of(*self.line)
+        head, waiter = self.line
+        if head is None:
+            return TrafficState.INIT if waiter is None else TrafficState.OPEN
+        return TrafficState.PROCESS if waiter is None else TrafficState.BLOCK
 
     @property
     def head(self) -> Owner | None:
@@ -142,18 +129,13 @@ class TrafficAutomaton(Generic[Owner]):
         self.line = (waiter, None)
         return waiter
 
-    def dequeue(self, owner: Owner) -> Departure:
-        """Remove the owner, which is done or does not wait any more; return what that means for the
-        key.
-        """
+    def dequeue(self, owner: Owner) -> None:
+        """Remove the owner, which is done or does not wait any more."""
         head, waiter = self.line
         if owner == head:
             self.line = (None, waiter)
-            return Departure.ENDED if waiter is None else Departure.HANDED_OVER
-        if owner == waiter:
+        elif owner == waiter:
             self.line = (head, None)
-            return Departure.WITHDRAWN
-        return Departure.UNKNOWN
 
     def __repr__(self) -> str:
         return f"<TrafficAutomaton {self.state.value}>"
