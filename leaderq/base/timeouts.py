@@ -5,19 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 from leaderq.base import clock
+from leaderq.base.arguments import MAX_S, require, timeout
 
 AS_SET: Final = -1.0
 """The default of a ``timeout_s``: the one that the object was made with."""
 
 
 class Deadline:
-    """The end of a wait that begins now and lasts ``timeout_s`` seconds, ``None`` for ever."""
+    """The end of a wait that begins now and lasts ``timeout_s`` seconds; ``None``, or more than a
+    century, is for ever.
+    """
 
     __slots__ = ("_end_s", "timeout_s")
 
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = timeout_s
-        self._end_s = None if timeout_s is None else clock.now_s() + timeout_s
+        self._end_s = None
+        if timeout_s is not None and timeout_s <= MAX_S:
+            self._end_s = clock.now_s() + timeout_s
+
+    @classmethod
+    def asked(cls, timeout_s: float | None, usual_s: float | None) -> Deadline:
+        """The end of a wait of ``timeout_s`` seconds, or of ``usual_s`` if that is ``AS_SET``.
+
+        :raises ConfigurationError: ``timeout_s`` is not a time-out.
+        """
+        if timeout_s is AS_SET:
+            return cls(usual_s)
+        require(timeout("timeout_s", timeout_s))
+        return cls(timeout_s)
 
     @property
     def remaining_s(self) -> float | None:

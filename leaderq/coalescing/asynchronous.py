@@ -73,7 +73,7 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     async def enqueue(self, key: Key, *, timeout_s: float | None = AS_SET) -> Token[Key]:
         token = Token(key, _this_task())
-        await self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
+        await self._ask_and_wait(token, Deadline.asked(timeout_s, self._keys.rules.timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
@@ -148,7 +148,7 @@ class AsyncQueueCoordinator(Generic[Key]):
         *,
         follows: bool,
     ) -> RunResult | None:
-        deadline = self._keys.rules.deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, self._keys.rules.timeout_s)
         while True:
             token: Token[Key] = Token(key, _this_task())
             token.follows = follows

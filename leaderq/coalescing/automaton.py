@@ -136,6 +136,3 @@ class TrafficAutomaton(Generic[Owner]):
             self.line = (None, waiter)
         elif owner == waiter:
             self.line = (head, None)
-
-    def __repr__(self) -> str:
-        return f"<TrafficAutomaton {self.state.value}>"

@@ -116,7 +116,7 @@ class QueueCoordinator(Generic[Key]):
         :raises CoordinatorClosed: nothing runs any more.
         """
         token = Token(key, primitives.get_ident() if owner is THIS_THREAD else owner)
-        self._ask_and_wait(token, self._keys.rules.deadline(timeout_s))
+        self._ask_and_wait(token, Deadline.asked(timeout_s, self._keys.rules.timeout_s))
         return token
 
     def dequeue(self, token: Token[Key]) -> bool:
@@ -226,7 +226,7 @@ class QueueCoordinator(Generic[Key]):
         """Run, or be declined. Return the result of this run; if the request ``follows``, that of
         the run that covers it; ``None`` if it was declined and does not follow.
         """
-        deadline = self._keys.rules.deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, self._keys.rules.timeout_s)
         while True:
             token = Token(key, primitives.get_ident())
             token.follows = follows

@@ -44,8 +44,7 @@ thread by ``asyncio.to_thread``."""
 Wake = Callable[[AnyToken], object]
 Call = tuple[Wake, AnyToken]
 """The function to call once the lock is released, and its argument."""
-_ASKING, _WAITING = TokenStage.ASKING, TokenStage.WAITING
-_RUNNING, _ENDED = TokenStage.RUNNING, TokenStage.ENDED
+_WAITING, _RUNNING, _ENDED = TokenStage.WAITING, TokenStage.RUNNING, TokenStage.ENDED
 _LOOK_S = 60.0
 
 

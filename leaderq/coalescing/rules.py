@@ -15,7 +15,6 @@ from leaderq.base.arguments import (
     timeout,
     unless,
 )
-from leaderq.base.timeouts import AS_SET, Deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,7 @@ class Debounce:
             above_0("max_delay_s", self.max_delay_s, "seconds"),
         )
         pair = f"max_delay_s {self.max_delay_s}, delay_s {self.delay_s}"
-        is_fit = self.max_delay_s >= self.delay_s
-        require(unless(is_fit, f"{pair}: the first must not be below the second"))
+        require(unless(self.max_delay_s >= self.delay_s, f"{pair}: the first is below the second"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +67,6 @@ class Rules:
             ),
             instance("name", self.name, str),
         )
-
-    def deadline(self, timeout_s: float | None) -> Deadline:
-        if timeout_s is AS_SET:
-            return Deadline(self.timeout_s)
-        require(timeout("timeout_s", timeout_s))
-        return Deadline(timeout_s)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,6 @@ multi that begins with a check of the token is refused as soon as another reques
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -37,13 +36,7 @@ from leaderq.coalescing.distributed.slots import (
     has_begun,
     validated_root,
 )
-from leaderq.errors import (
-    CoordinatorClosed,
-    LeaderqError,
-    NoNode,
-    SessionClosed,
-    WouldDeadlock,
-)
+from leaderq.errors import CoordinatorClosed, LeaderqError, NoNode, SessionClosed, WouldDeadlock
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.zookeeper import AnyClient, Session, SessionState, WatchEvent, WatchKind, as_session
@@ -87,12 +80,11 @@ class DistributedQueueCoordinator:
         timeout_s: float | None = DEFAULT_TIMEOUT_S,
         cover: Callable[[str | bytes], object] | None = None,
     ) -> None:
-        self._timeout_s = _bound(timeout_s)
-        require(plain_function("cover", cover, or_none=True))
+        require(timeout("timeout_s", timeout_s), plain_function("cover", cover, or_none=True))
+        self._timeout_s = timeout_s
         self.root = validated_root(root)
         self._session: Session = as_session(client)
-        self._lock = primitives.Lock()
-        self._idle = primitives.Condition(self._lock)
+        self._lock = primitives.Condition()  # notified when no token is held
         self._requests: dict[SlotRequest, None] = {}
         self._waiting: dict[str, SlotRequest] = {}
         self._held: dict[str, DistributedToken] = {}
@@ -133,7 +125,7 @@ class DistributedQueueCoordinator:
         :raises ConfigurationError: the key or the time-out cannot be used.
         """
         znodes = KeyZnodes.of(self.root, key)
-        request = SlotRequest(self._session, znodes, self._limit_s(timeout_s))
+        request = SlotRequest(self._session, znodes, Deadline.asked(timeout_s, self._timeout_s))
         with self._lock:
             self._check_open()
             # Whoever waits here returns to its caller only after leaving this set, under
@@ -166,11 +158,12 @@ class DistributedQueueCoordinator:
         raises nothing: it returns ``False`` after ``timeout_s`` seconds, and the slot is released
         when there is a connection.
         """
+        deadline = Deadline.asked(timeout_s, self._timeout_s)
         release = self._release(token, TokenEnding.DEQUEUED)
         if release is None:
             return False
         try:
-            return self._releases.release(release).result(self._limit_s(timeout_s))
+            return self._releases.release(release).result(deadline.remaining_s)
         except primitives.FutureTimeout:
             return False
 
@@ -181,18 +174,18 @@ class DistributedQueueCoordinator:
         Tokens that are not dequeued in time are over, and their keys pass to the waiters. The
         session stays open. May be called again.
         """
-        deadline = Deadline(_bound(timeout_s))
-        with self._idle:
+        deadline = Deadline.asked(timeout_s, None)
+        with self._lock:
             self._is_closed = True
             for request in self._requests:
                 request.is_closed = True
                 request.wake()
-            is_clean = self._idle.wait_for(lambda: not self._held, deadline.remaining_s)
+            is_clean = self._lock.wait_for(lambda: not self._held, deadline.remaining_s)
             left = list(self._held.values())
         for token in left:
             if (release := self._release(token, TokenEnding.CLOSED)) is not None:
                 self._releases.release(release)
-        while not (self._releases.is_clear or deadline.is_over):
+        while self._releases.unanswered and not deadline.is_over:
             if self._session.state is SessionState.CLOSED:
                 break
             primitives.Event().wait(0.05)
@@ -254,17 +247,14 @@ class DistributedQueueCoordinator:
     def _release(self, token: DistributedToken, ending: TokenEnding) -> Release | None:
         """End the token, and return the release of its slot; ``None`` if it was released before."""
         held = token.holder
-        with self._idle:
+        with self._lock:
             known = None if held is None else self._held.pop(held.token, None)
             if not self._held:
-                self._idle.notify_all()
+                self._lock.notify_all()
         if known is None or held is None:
             return None
         token.end(ending)
         return Release(token.znodes, held)
-
-    def _limit_s(self, timeout_s: float | None) -> float | None:
-        return self._timeout_s if timeout_s is AS_SET else _bound(timeout_s)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -395,8 +385,3 @@ class Coverage:
 
 def _figures(coordinator: DistributedQueueCoordinator) -> dict[str, float]:
     return {"running": len(coordinator._held), "waiting": len(coordinator._waiting)}
-
-
-def _bound(timeout_s: float | None) -> float | None:
-    require(timeout("timeout_s", timeout_s))
-    return None if timeout_s is None or math.isinf(timeout_s) else float(timeout_s)

@@ -24,7 +24,6 @@ slot now is younger. On each failure:
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leaderq.base import clock, host
+from leaderq.base.timeouts import Deadline
 from leaderq.coalescing.distributed.slots import (
     KeyZnodes,
     SlotHolder,
@@ -115,12 +115,8 @@ class SlotReleases:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._unanswered: deque[Release] = deque()
+        self.unanswered: deque[Release] = deque()
         self._connections = 0
-
-    @property
-    def is_clear(self) -> bool:
-        return not self._unanswered
 
     def release(self, release: Release) -> primitives.Future[bool]:
         """Release it, now if possible; return its ``done``."""
@@ -139,8 +135,8 @@ class SlotReleases:
 
     def _send_again(self) -> None:
         with suppress(IndexError):  # another thread sends them, too
-            for _ in range(len(self._unanswered)):
-                self.release(self._unanswered.popleft())
+            for _ in range(len(self.unanswered)):
+                self.release(self.unanswered.popleft())
 
     def _answered(
         self, release: Release, connection: int, answer: primitives.Future[list[Any]]
@@ -152,7 +148,7 @@ class SlotReleases:
             release.settle(False)
         elif isinstance(error, ConnectionLost):
             release.is_doubtful = True
-            self._unanswered.append(release)
+            self.unanswered.append(release)
             if self._connections != connection:  # the next one was told of before this
                 self._send_again()
         elif isinstance(error, NoNode) and error.index == 0:  # the token is gone: see the class
@@ -165,17 +161,16 @@ class SlotReleases:
 class SlotRequest:
     """One request for a key; see the module. Only one thread uses it, except for :meth:`wake`.
 
-    It may last ``timeout_s`` seconds from now on (but see :data:`ASKING_S`); ``None``: for ever.
+    It may last until ``turn`` (but see :data:`ASKING_S`).
     """
 
-    def __init__(self, session: Session, znodes: KeyZnodes, timeout_s: float | None) -> None:
+    def __init__(self, session: Session, znodes: KeyZnodes, turn: Deadline) -> None:
         self._session = session
         self._znodes = znodes
         self.is_closed = False
         """Whether its coordinator is."""
-        self._began_s = clock.now_s()
-        self._turn_end_s = math.inf if timeout_s is None else self._began_s + timeout_s
-        self._end_s = max(self._turn_end_s, self._began_s + ASKING_S)
+        self._turn, self._asking = turn, Deadline(ASKING_S)
+        self._has_asked = False
         self._changed = primitives.Event()
         self._token = znodes.new_token()
         self._who = partial(described, host=host.name(), pid=host.pid(), since=clock.calendar_s())
@@ -213,7 +208,7 @@ class SlotRequest:
             if isinstance(made, NoNode):
                 self._slot = None
                 try:
-                    limit_s = min(self._left_s(), _ROOT_S)
+                    limit_s = self._left_s(_ROOT_S)
                     self._session.ensure_path(self._znodes.root, timeout_s=limit_s)
                 except (ConnectionLost, SessionExpired):
                     self._await_connection()
@@ -238,13 +233,11 @@ class SlotRequest:
         ``None`` instead of them if the request must be tried again.
         """
         znodes, session = self._znodes, self._session
-        token = self._token
-        who = self._who()
         self._slot = slot
         taking = session.multi_async(
             [
-                Create(znodes.slot(slot), token.encode(), ephemeral=True),
-                Create(znodes.token(token), who, ephemeral=True),
+                Create(znodes.slot(slot), self._token.encode(), ephemeral=True),
+                Create(znodes.token(self._token), self._who(), ephemeral=True),
             ]
         )
         reading = session.multi_read_async(
@@ -266,13 +259,13 @@ class SlotRequest:
         """Wait until this request is the head: its slot is the older one."""
         mine = self.holder
         assert mine is not None  # seek() has found it
-        self._end_s = self._turn_end_s
+        self._has_asked = True
         # Told that the other slot was deleted, it is certainly the head, without a look.
         while not (self._is_vacant and self._session.pulse.holds(mine.session)):
             if self._is_head(mine):
                 return
             is_connected = self._session.state is SessionState.CONNECTED
-            self._changed.wait(min(60.0 if is_connected else _LOOK_S, self._left_s()))
+            self._changed.wait(self._left_s(60.0 if is_connected else _LOOK_S))
             self._check_time()
             is_lost = self._session.state is SessionState.LOST
             if is_lost or self._session.id not in (None, mine.session):
@@ -320,25 +313,26 @@ class SlotRequest:
         self._changed.set()
         return False
 
-    def _left_s(self) -> float:
-        return max(0.0, self._end_s - clock.now_s())
+    def _left_s(self, most_s: float) -> float:
+        left_s = self._turn.left_s(most_s)
+        return left_s if self._has_asked else max(left_s, self._asking.left_s(most_s))
 
     def _check_time(self) -> None:
         if self.is_closed:
             raise CoordinatorClosed("the coordinator was closed by its owner")
-        if self._left_s() > 0:
+        if self._left_s(_LOOK_S) > 0:
             return
         if self.holder is None:
             raise ConnectionLost(
                 "no answer in time: whether a place was taken is unknown; it will be released",
                 path=self._znodes.slot(0),
             )
-        raise WaitTimedOut(self._znodes.key, waited_s=clock.now_s() - self._began_s)
+        raise WaitTimedOut(self._znodes.key, waited_s=self._turn.timeout_s or 0.0)
 
     def _answer(self, future: primitives.Future[T]) -> T | LeaderqError:
         """Return the result, or its error; if there is no answer in time, ``ConnectionLost``."""
         try:
-            return future.result(min(max(_REST_S, self._left_s()), primitives.TIMEOUT_MAX))
+            return future.result(max(_REST_S, self._left_s(primitives.TIMEOUT_MAX)))
         except primitives.FutureTimeout:
             future.cancel()
             return ConnectionLost("no answer in time")
@@ -350,12 +344,12 @@ class SlotRequest:
         late.
         """
         self._changed.clear()
-        self._changed.wait(min(_REST_S, self._left_s()))
+        self._changed.wait(self._left_s(_REST_S))
         while (
             self._session.state is not SessionState.CONNECTED
-            and self._left_s() > 0
+            and self._left_s(_LOOK_S) > 0
             and not self.is_closed
         ):
             self._session.check_open(self._znodes.root)
-            self._changed.wait(min(_LOOK_S, self._left_s()))
+            self._changed.wait(self._left_s(_LOOK_S))
             self._changed.clear()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.base.timeouts import AS_SET
+from leaderq.base.timeouts import AS_SET, Deadline
 from leaderq.coalescing import (
     AsyncQueueCoordinator,
     CoordinatorStats,
@@ -85,10 +85,12 @@ def test_keywords_that_agree_are_taken_and_a_new_coordinator_has_counted_nothing
 
 
 def test_a_request_waits_as_set_or_as_it_says() -> None:
-    rules = QueueCoordinator(timeout_s=7)._keys.rules
-    assert [rules.deadline(given).timeout_s for given in (AS_SET, None, 0)] == [7, None, 0]
+    asked = [Deadline.asked(given, 7) for given in (AS_SET, None, math.inf, 0)]
+    assert [one.timeout_s for one in asked] == [7, None, math.inf, 0]
+    assert [one.is_over for one in asked] == [False, False, False, True]
+    assert [one.remaining_s for one in asked[1:]] == [None, None, 0]
     with pytest.raises(ConfigurationError):
-        rules.deadline(-2)
+        QueueCoordinator().enqueue("key", timeout_s=-2)
 
 
 def test_what_a_coordinator_of_tasks_takes_is_checked_as_well() -> None:
