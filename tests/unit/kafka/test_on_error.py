@@ -113,7 +113,8 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
     [
         ("raise", OnError()),
         ("skip", OnError(Ending.SKIP, deaths=on_error.DEATHS)),
-        (dead_letter("x", deaths=2), OnError(Ending.DEAD_LETTER, "x", deaths=2)),
+        (skip(deaths=1), OnError(Ending.SKIP, deaths=1)),
+        (dead_letter("x", deaths=1), OnError(Ending.DEAD_LETTER, "x", deaths=1)),
         (
             retry(3, 1, dead_letter("x", 4), except_=[OSError], is_outage=bool),  # type: ignore[arg-type]
             OnError(Ending.DEAD_LETTER, "x", 3, 1.0, 4, (OSError,), bool),
@@ -183,6 +184,7 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong: Any, sa
         (lambda: skip(except_=5), "skip: except_=5"),  # type: ignore[arg-type]
         (lambda: skip(except_=(KeyError, int)), "skip: except_="),  # type: ignore[arg-type]
         (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),  # type: ignore[arg-type]
+        (lambda: dead_letter(deaths=0), "dead_letter: deaths=0"),
         (lambda: dead_letter(deaths=None), "dead_letter: deaths=None"),  # type: ignore[arg-type]
         *(
             (lambda topic=topic: dead_letter(topic), "give the name of a topic")
@@ -219,6 +221,15 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
     assert OnError().decision(1) is Ending.RAISE
     assert (Ending.RAISE.passes_over, Ending.SKIP.passes_over) == (False, True)
     assert Ending.DEAD_LETTER.passes_over
+
+
+def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_over() -> None:
+    death, three = SystemExit(1), skip(deaths=3)
+    assert OnError(retries=9).decision(1, death) is Ending.RAISE
+    assert [three.decision(times, death) for times in (1, 2, 3)] == [
+        *(RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP)
+    ]
+    assert three.decision(1, ValueError()) is Ending.SKIP
 
 
 # -- hold-ups --------------------------------------------------------------------------------------
