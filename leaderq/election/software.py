@@ -146,7 +146,7 @@ def has_failed(software: Software, terms: Iterable[TermRecord]) -> bool:
     the last two failed or ended uncleanly. ``terms`` are those that have ended, the newest first.
     """
     own = [each for each in terms if (each.version, each.leaderq) == software.release][:2]
-    failed = [each.ended is not None and each.reason in _FAILING for each in own]
+    failed = [each.reason in _FAILING for each in own]
     bad = [each.ended is None or is_failed for each, is_failed in zip(own, failed, strict=True)]
     return failed[:1] == [True] or bad == [True, True]
 

@@ -114,7 +114,6 @@ EQUIVALENT: dict[str, str] = {
     "producing.journal.records:20cf3f3e": "reads more than it needs",
     "producing.journal.records:7acba45a": "ids begin at 1",
     "producing.journal.records:0b9fd35d": "ids begin at 1",
-    "producing.journal.records:235fe3d1": PARSED_AGAIN,
     "producing.journal.records:2b5fc1c9": PARSED_AGAIN,
     "producing.journal.records:a84720b3": PARSED_AGAIN,
     "producing.journal.records:da34e6c9": PARSED_AGAIN,

@@ -67,6 +67,30 @@ def test_what_the_user_says_decides_before_all_else() -> None:
     assert OnError().is_outage(DependencyUnavailable("x"))
     assert not OnError().is_outage(io.UnsupportedOperation("x"))
     assert not OnError(ask_user=lambda _: False).is_outage(DependencyUnavailable("x"))
+    assert OnError(ask_user=lambda _: True).is_outage(ValueError())
+
+
+def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: Exception) -> bool:
+        raise KeyError("boom")
+
+    for ask in (None, lambda _: None, fail):
+        found = OnError(ask_user=ask)
+        assert (found.is_outage(ConnectionError()), found.is_outage(ValueError())) == (True, False)
+    assert [one.getMessage()[:16] for one in caplog.records] == ["is_outage failed"] * 2
+
+
+def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none() -> None:
+    def group(*errors: Exception) -> Exception:
+        made = Exception("several")
+        made.exceptions = errors  # type: ignore[attr-defined]
+        return made
+
+    assert OnError().is_outage(group(ConnectionError(), ConnectionError()))
+    assert not OnError().is_outage(group(ConnectionError(), ValueError()))
+    assert not OnError(only=(KeyError,)).is_outage(SystemExit(1))
 
 
 ABOUT_SERVERS = (

@@ -16,6 +16,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.producing.journal import records as module
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
+    Damage,
     Every,
     Interval,
     allotment,
@@ -192,7 +193,9 @@ def test_a_damaged_record_is_skipped_and_all_after_it_found(window: int, hurt: i
     assert ids(found) == [5 + number for number in range(4) if number != hurt]
     assert spans(found) == [(starts[hurt], starts[hurt + 1], hurt == 3)]
     gap = next(one for one in found if isinstance(one, Gap))
-    assert gap.lost == (None if hurt == 3 else (5 + hurt, 5 + hurt))
+    lost = None if hurt == 3 else (5 + hurt, 5 + hurt)
+    size = starts[hurt + 1] - starts[hurt]
+    assert (gap.lost, gap.damage("f")) == (lost, Damage("f", "spoilt", starts[hurt], size, lost))
 
 
 def test_a_torn_tail_is_told_from_what_is_spoilt_between(window: int) -> None:
