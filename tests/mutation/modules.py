@@ -55,7 +55,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.producing.journal.policy": _tests("producing/journal/test_record_bytes.py"),
     "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),
     "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
-    "leaderq.schedules.definition": _tests("schedules/test_when.py", "schedules/test_plan.py"),
     "leaderq.schedules.plan": _tests("schedules/test_plan.py"),
     "leaderq.schedules.record": _tests("schedules/test_plan.py"),
     "leaderq.fencing.fencing_token": _tests("fencing/test_fencing_token.py"),

@@ -365,7 +365,7 @@ def test_a_new_listing_decides_what_there_is() -> None:
     other, kept, new = named(0, 0, 2), named(0, 0, 3), named(0, 700, 4)
     index = index_of(NAME, other, kept)
     index.claims_listed([NAME, other, kept], 0)
-    index.replace([NAME, kept, new, "x"], [LATER, "x", rest_name(5, 1, other)], 600)
+    index.replace([NAME, kept, new, "x"], [LATER, "x", rest_name(5, 1, named(0, 0, 9))], 600)
     assert len(index) == 3
     assert index.to_look_at(0, everything=True) == [kept]
     assert free(index, 699) == [Choice(NAME, 2, LATER)]
