@@ -85,26 +85,30 @@ class ShardIndex:
         return former != self._ageing_ms
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
-        """Replace everything by a new listing, of any length. Messages that are ours or leased stay
-        so if they are listed.
+        """Replace everything by a new listing, of any length. Messages that are ours stay so if
+        they are listed, and those that are leased unless they rest now.
         """
         parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
         self._names = parsed
         self._rests = {
             rest.name: rest for marker in markers if (rest := parsed_rest(marker)) is not None
         }
-        self._leased = {name: known for name, known in self._leased.items() if name in parsed}
+        self._leased = {
+            name: known
+            for name, known in self._leased.items()
+            if name in parsed and name not in self._rests
+        }
         self._ours, self._groups, self._waiting = self._ours & parsed.keys(), {}, {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))
         times = [(self.due_ms_of(name), name) for name in parsed]
         self._later = [entry for entry in times if entry[0] > now_ms]
-        due = [(due_ms, name) for due_ms, name in times if due_ms <= now_ms]
-        for _, name in due:
+        due = [name for due_ms, name in times if due_ms <= now_ms]
+        for name in due:
             if parsed[name].group != NO_GROUP:
                 self._wait_in_group(name)
-        self._due = [self._due_entry(name, due_ms) for due_ms, name in due]
+        self._due = list(map(self._due_entry, due))
         for heap in (self._later, self._due, *self._groups.values()):
             heapq.heapify(heap)  # type: ignore[arg-type]
 
@@ -153,13 +157,15 @@ class ShardIndex:
         """
         former, new = self._leased, KnownLease(now_s, now_s + SETTLING_S, 0)
         self._leased = {
-            name: former.get(name) or replace(new) for name in names if self._may_be_leased(name)
+            name: former.get(name) or replace(new)
+            for name in names
+            if name in former
+            or (name in self._names and name not in self._rests and name not in self._ours)
         }
         for name in former.keys() - self._leased.keys():
-            if self._may_be_leased(name) and former[name].since_s + SETTLING_S > now_s:
-                # the listing may be older than what we know; its claim was deleted by hand
+            if former[name].since_s + SETTLING_S > now_s:  # the listing may be older
                 self._leased[name] = former[name]
-            elif self._may_be_leased(name):  # its claim was taken away by hand
+            else:  # its claim was taken away by hand
                 self._schedule(name)
 
     def to_look_at(self, now_s: float, *, everything: bool = False) -> list[str]:
@@ -174,8 +180,7 @@ class ShardIndex:
         so that anybody may have the message. It is over when that time has passed here since this
         version was first seen.
         """
-        known = self._leased.get(name)
-        if known is None or not self._may_be_leased(name):
+        if (known := self._leased.get(name)) is None:
             return False
         if known.version != version:
             known.since_s, known.version, known.is_over = now_s, version, False
@@ -188,9 +193,6 @@ class ShardIndex:
             known.is_over = True
             self._schedule(name)
         return True
-
-    def _may_be_leased(self, name: str) -> bool:
-        return name in self._names and name not in self._rests and name not in self._ours
 
     def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
         """Choose the next messages in the order of delivery, at most ``most``; they are ours from
@@ -205,7 +207,7 @@ class ShardIndex:
             elif entry[:2] == self.order_of(entry[2]):
                 free.setdefault(entry[2], entry)
             else:  # the first of a group, and another one of it has come or gone
-                heapq.heappush(self._due, self._due_entry(*entry[2:]))
+                heapq.heappush(self._due, self._due_entry(entry[2]))
         left = min(skip, max(0, len(free) - 1))
         names = list(free)[left : left + most]
         self._ours.update(names)
@@ -314,20 +316,21 @@ class ShardIndex:
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
-            due_ms, name = entry = heapq.heappop(self._later)
+            _, name = entry = heapq.heappop(self._later)
             if self._is_waiting(entry):
                 if (group := self._names[name].group) != NO_GROUP:
                     self._wait_in_group(name)
-                    if (head := self._head(group)) not in (None, name):
-                        due_ms, name = self.due_ms_of(head), head  # which may go before others now
-                heapq.heappush(self._due, self._due_entry(name, due_ms))
+                    head = self._head(group)
+                    assert head is not None  # the message is one of the group
+                    name = head  # which may go before others now
+                heapq.heappush(self._due, self._due_entry(name))
 
     def _wait_in_group(self, name: str) -> None:
         waiting = self._waiting.setdefault(self._names[name].group, [])
         heapq.heappush(waiting, (self._urgency(name), name))
 
-    def _due_entry(self, name: str, due_ms: int) -> tuple[int, int, str, int]:
-        return *self.order_of(name), name, due_ms
+    def _due_entry(self, name: str) -> tuple[int, int, str, int]:
+        return *self.order_of(name), name, self.due_ms_of(name)
 
     def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
         """Handle an entry that was taken from the heap although its message cannot be claimed now.

@@ -114,7 +114,7 @@ def order_of(version: str | None) -> VersionOrder | None:
         return None
     epoch, release, phase, phased, dashed, post, posted, dev, developed = match.groups()
     numbers = [int(each) for each in release.split(".")]
-    while len(numbers) > 1 and not numbers[-1]:
+    while numbers and not numbers[-1]:
         numbers.pop()
     is_post = dashed is not None or post is not None
     if phase is not None:
@@ -146,10 +146,9 @@ def has_failed(software: Software, terms: Iterable[TermRecord]) -> bool:
     the last two failed or ended uncleanly. ``terms`` are those that have ended, the newest first.
     """
     own = [each for each in terms if (each.version, each.leaderq) == software.release][:2]
-    failed = [each.ended is not None and each.reason in _FAILING for each in own]
-    unclean = [each.ended is None for each in own]
-    both_bad = all(bad or cut for bad, cut in zip(failed, unclean, strict=True))
-    return failed[:1] == [True] or (len(own) == 2 and both_bad)
+    failed = [each.reason in _FAILING for each in own]
+    bad = [each.ended is None or is_failed for each, is_failed in zip(own, failed, strict=True)]
+    return failed[:1] == [True] or bad == [True, True]
 
 
 def newer_in(

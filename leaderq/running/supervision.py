@@ -99,11 +99,10 @@ class Budgets:
     def missed(self) -> Allowance | None:
         """The allowance whose time is over, returned only once; ``None`` if there is none."""
         with self._lock:
-            running = self._running
-            if running is None or clock.now_s() < running.until_s:
+            if clock.now_s() < self.until_s:
                 return None
-            self._running = None
-            return running
+            missed, self._running = self._running, None
+            return missed
 
 
 def watch_health(

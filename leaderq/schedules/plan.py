@@ -95,7 +95,8 @@ def plan(
     chosen, passed = _chosen(ticks, record, definition, wishes, now)
     gaps = _gaps(passed)
     first = record.when.after(record.last)
-    if gaps and first is not None and first < ticks[0]:  # only the newest were looked at
+    assert first is not None  # there are ticks
+    if first < ticks[0]:  # only the newest were looked at, and most of them are passed over
         gaps = (replace(gaps[0], first=first), *gaps[1:])
     last = chosen if chosen is not None and definition.catch_up is _ALL else ticks[-1]
     record = replace(
@@ -124,8 +125,7 @@ def _asked_at(record: ScheduleRecord, now: int) -> int:
     """The time that a requested run stands for. No two runs get the same time, even if the calendar
     stands still.
     """
-    runs = [one for one in record.history if isinstance(one, TickRun)]
-    return max([now, *(one.at + 1 for one in runs if one.key is not None)])
+    return max([now, *(one.at + 1 for one in record.history if isinstance(one, TickRun))])
 
 
 Passed = tuple[int, PassedOver]
@@ -145,13 +145,14 @@ def _chosen(
     if wishes.paused:
         return None, [(at, PassedOver.PAUSED) for at in ticks]
     began, until = _busy(record)
+    overlapped = {at for at in ticks if began < at <= until}
+    skips = definition.overlap is Overlap.SKIP and definition.catch_up is not _ALL
     passed: list[Passed] = []
     fit: list[int] = []
     for at in ticks:
-        overlaps = began < at <= until
-        if overlaps and definition.overlap is Overlap.SKIP and definition.catch_up is not _ALL:
+        if skips and at in overlapped:
             passed.append((at, PassedOver.OVERLAP))
-        elif _too_old(until if overlaps else at, definition, now):
+        elif _too_old(until if at in overlapped else at, definition, now):
             passed.append((at, PassedOver.TOO_OLD))
         else:
             fit.append(at)
@@ -161,7 +162,7 @@ def _chosen(
         passed += [(at, PassedOver.TOO_MANY) for at in fit[:-MOST_CAUGHT_UP]]
         return fit[-MOST_CAUGHT_UP:][0], sorted(passed)
     newest = fit[-1]
-    age = now - (until if began < newest <= until else newest)
+    age = now - (until if newest in overlapped else newest)
     if definition.catch_up is CatchUp.NONE and age > ON_TIME_MS:
         return None, sorted(passed + [(at, PassedOver.LATE) for at in fit])
     return newest, sorted(passed + [(at, PassedOver.MISSED) for at in fit[:-1]])

@@ -19,6 +19,11 @@ HEAP_IS_CLEANED = "an entry too many in a heap is dropped when it is read"
 PUT_BACK = "what is taken from a heap and not wanted is put back"
 ALONG_THE_HEAP = "looks at entries again, or too early; each name counts once, in the heap's order"
 PARSED_AGAIN = "the bytes are parsed again afterwards, which says no too"
+FINE = "a millionth of a token is allowed because no sum of seconds is exact"
+NEVER = "no tick is due in the first millisecond of 1970"
+DECLARED = "the declaration of a career gives it always"
+ORDER = "it has the same place in the order"
+LOGGED = "how many a log line lists"
 GIVEN = "a port is always given here"
 
 CACHED = "how many are kept costs time alone"
@@ -33,13 +38,18 @@ EQUIVALENT: dict[str, str] = {
     "zookeeper.proof:18e17304": DERIVED,
     "zookeeper.proof:883b7136": DERIVED,
     "zookeeper.proof:dbf9e0d4": "only differences of this count matter",
+    "election.software:f7227302": "versions that are equal were told before",
+    "election.software:001cb0f8": ORDER,
+    "election.software:31d2a6d5": ORDER,
+    "election.software:65291b8a": ORDER,
+    "election.software:7b02ba1f": ORDER,
+    "election.software:3f0c6083": ORDER,
     "term:eb9cda0d": IMPLIED,
     "term:a080d2d9": IMPLIED,
     "term:fcf9dab4": "the reason is kept, and the end is told already",
     "zookeeper.paths:10e8dea6": QUICK_WAY,
     "dyno.index:24a53109": HEAP_IS_CLEANED,
     "dyno.index:7f067053": HEAP_IS_CLEANED,
-    "dyno.index:f9c897a0": PUT_BACK,
     "dyno.index:ad82cb9a": HEAP_IS_CLEANED,
     "dyno.index:cfafd19a": HEAP_IS_CLEANED,
     "dyno.index:cd36e960": "messages without a group are in no heap of a group",
@@ -74,6 +84,13 @@ EQUIVALENT: dict[str, str] = {
     "queues.consuming.pending:7abe2a44": "of two equal names one is in hand when the other comes",
     "zookeeper.writing.groups:43bfc6fa": "what is alone is the first and the last one",
     "threads.capacity:442f82c8": "whoever waits for no time goes away empty-handed too",
+    "kafka.consuming.rate_limit:8cbeb0e7": FINE,
+    "kafka.consuming.rate_limit:e89eb9d0": FINE,
+    "kafka.consuming.rate_limit:f0319cbd": "beyond the quantum nothing counts",
+    "kafka.consuming.rate_limit:40b56ba0": "beyond the quantum nothing counts",
+    "kafka.consuming.read_ahead:fb545b46": DECLARED,
+    "kafka.consuming.read_ahead:8dd944bd": DECLARED,
+    "kafka.consuming.read_ahead:ebce6d23": DECLARED,
     "kafka.consuming.read_ahead:237813fb": "room for none is 0 by the sum too",
     "kafka.consuming.read_ahead:56ccdc5b": UNCOUNTED,
     "kafka.consuming.read_ahead:56813531": UNCOUNTED,
@@ -86,6 +103,10 @@ EQUIVALENT: dict[str, str] = {
     "kafka.handling.on_error:f74cccc1": BEFORE_FIRST_USE,
     "kafka.handling.on_error:b328423c": "the error is forgotten, and the keys with the next one",
     "kafka.handling.crash_marks:4f10955b": "nothing is left either way",
+    "kafka.handling.crash_marks:ccda0c23": BEFORE_FIRST_USE,
+    "kafka.handling.crash_marks:9c9f85ff": BEFORE_FIRST_USE,
+    "kafka.handling.crash_marks:fffc62a0": LOGGED,
+    "kafka.handling.crash_marks:f468af4d": LOGGED,
     "kafka.record:09e15237": "what is equal is so from both sides",
     "producing.journal.records:2a36b1be": "two marks do not overlap",
     "producing.journal.records:7986a946": "nothing is read at the end, and nothing found in it",
@@ -93,7 +114,6 @@ EQUIVALENT: dict[str, str] = {
     "producing.journal.records:20cf3f3e": "reads more than it needs",
     "producing.journal.records:7acba45a": "ids begin at 1",
     "producing.journal.records:0b9fd35d": "ids begin at 1",
-    "producing.journal.records:235fe3d1": PARSED_AGAIN,
     "producing.journal.records:2b5fc1c9": PARSED_AGAIN,
     "producing.journal.records:a84720b3": PARSED_AGAIN,
     "producing.journal.records:da34e6c9": PARSED_AGAIN,
@@ -103,6 +123,8 @@ EQUIVALENT: dict[str, str] = {
     "plain:5857b43d": "a class is called by its metaclass, which is no coroutine function",
     "config.kinds:e373690a": GIVEN,
     "config.kinds:ba5a93ab": GIVEN,
+    "schedules.plan:6f95b9ca": NEVER,
+    "schedules.plan:5cc2273e": NEVER,
     "threads.listeners:f23ebe13": "a type alias",
     "running.watchdog:06d83baa": "while it is stopped, nobody asks when it last was thawed",
 }

@@ -10,6 +10,7 @@ def _tests(*names: str) -> tuple[str, ...]:
 MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.election.decision": _tests("election/test_decision.py"),
     "leaderq.election.layout": _tests("election/test_layout.py"),
+    "leaderq.election.software": _tests("election/test_software.py"),
     "leaderq.term": _tests("test_term.py"),
     "leaderq.zookeeper.proof": _tests("zookeeper/test_proof.py"),
     "leaderq.zookeeper.seat": _tests("election/test_tenure_signals.py", "zookeeper/test_seat.py"),
@@ -55,6 +56,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),
     "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
     "leaderq.schedules.plan": _tests("schedules/test_plan.py"),
+    "leaderq.schedules.record": _tests("schedules/test_plan.py"),
     "leaderq.fencing.fencing_token": _tests("fencing/test_fencing_token.py"),
     "leaderq.fencing.http": _tests("fencing/test_http_and_s3.py"),
     "leaderq.fencing.s3": _tests("fencing/test_http_and_s3.py"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from terms import is_on, open_term
 
-from leaderq.errors import Deposed
+from leaderq.errors import Deposed, WouldDeadlock
 from leaderq.term import EndingTerm, OpenTerm, Reason
 
 pytestmark = pytest.mark.usefixtures("at")
@@ -143,6 +145,51 @@ def test_the_first_reason_counts_until_the_term_is_lost(at):
     with pytest.raises(Deposed, match="a newer leader has fenced it") as deposed:
         term.write([])
     assert (deposed.value.term, deposed.value.reason) == (7, Reason.FENCED)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda term: term.resign(),
+        lambda term: term.finish(),
+        lambda term: term.close(),
+        lambda term: term.wind_up(Reason.WITHDRAWN),
+        lambda term: term.wind_up(Reason.FENCED),
+    ],
+)
+def test_who_waits_for_the_end_is_called_when_it_begins_and_not_by_each_look(
+    at: list[float], ends: Callable[[OpenTerm], None]
+) -> None:
+    term, called = a_term(), list[str]()
+    term._call_at_end(lambda: called.append("first"))
+    forget = term._call_at_end(lambda: called.append("second"))
+    term._call_at_end(lambda: called.append("third"))
+    forget()
+    assert called == []
+    ends(term)
+    assert called == ["first", "third"]
+    ends(term)
+    assert called == ["first", "third"]
+    times = 1 if not is_on(term) else 2  # then the lease ends, too
+    at[0] = 110.0
+    for _ in range(2):
+        assert not is_on(term)
+    assert called == ["first", "third"] * times
+    term._call_at_end(lambda: called.append("late"))
+    assert called[-1] == "late"
+
+
+def test_a_wait_would_stop_an_event_loop_unless_it_takes_no_time() -> None:
+    term = a_term()
+    term._passing_s = lambda seconds: seconds - 0.5  # type: ignore[method-assign]
+
+    async def waits() -> None:
+        assert term.wait(0.5)
+        term.resign()
+        with pytest.raises(WouldDeadlock, match="AsyncTerm"):
+            term.wait(1.0)
+
+    asyncio.run(waits())
 
 
 def test_an_ending_term_always_has_a_reason():

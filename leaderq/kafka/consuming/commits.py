@@ -154,7 +154,6 @@ class OffsetCommits:
 
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit the wanted ends, unless something else is under way."""
-        self.is_abandonment_over()
         if self.state is CommitState.ASKED:
             self._begin(self._store.commit(consumer, self._term, self._ends))
 

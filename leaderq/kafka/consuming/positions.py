@@ -165,8 +165,11 @@ def starts(
     if new and at is not None:
         found = at()
         # a record of that time may be deleted by now
-        chosen = {partition: max(found.get(partition, 0), first[partition]) for partition in new}
-        return {partition: first[partition] for partition in fresh} | chosen
+        begins = {partition: first[partition] for partition in fresh}
+        return begins | {
+            partition: max(found.get(partition, begins[partition]), begins[partition])
+            for partition in new
+        }
     if new and policy == "none":
         raise KafkaError(
             f"the group has no offset for {', '.join(map(str, sorted(new)))} and auto_offset_reset"

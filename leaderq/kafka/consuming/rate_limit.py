@@ -19,7 +19,6 @@ from typing import Any
 
 from leaderq.kafka.record import Record
 
-BURST_S = 1.0
 QUANTUM_S = 0.1
 """A wait for tokens is for so many seconds' worth, so that records are not handed out singly."""
 
@@ -76,7 +75,7 @@ class _Bucket:
 
     def __init__(self, rate: float, weigh: Callable[[Record], int]) -> None:
         self._rate, self._weigh = rate, weigh
-        self._size = self._tokens = max(1.0, rate * BURST_S)
+        self._size = self._tokens = max(1.0, rate)
         self._quantum = max(1.0, rate * QUANTUM_S)
         self._at = -math.inf
 
@@ -125,8 +124,7 @@ class _Keys:
         return self._last.get(_mark(key), -math.inf) + self._interval_s
 
     def wait_s(self, records: Sequence[Record], now: float) -> float:
-        key = records[0].key
-        return 0.0 if key is None else max(0.0, self._due(key) - now)
+        return max(0.0, self._due(records[0].key) - now)
 
     def end(self, records: Sequence[Record], end: int, now: float) -> int:
         """Return where what goes now must end: in front of the first record that may not be handed

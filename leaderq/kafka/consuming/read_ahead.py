@@ -57,7 +57,7 @@ class ReadAhead:
         self._record_bytes = 1.0
         self._rate = rate
         self._held: Sequence[Record] = ()  # of a batch, in order, for the rate's sake
-        self._due_s = 0.0  # when the next part of these may go
+        self._due_s: float  # when the next part of these may go
 
     @property
     def room(self) -> int:
@@ -101,14 +101,14 @@ class ReadAhead:
 
     def take(self, now_s: float) -> Batch | None:
         """Return the next batch; ``None``: none is complete, or it has to wait."""
-        if self._rate is None:
+        if (rate := self._rate) is None:
             return self._next(now_s)
         if not self._held and (batch := self._next(now_s)) is not None:
-            self._hold(batch.merged(), now_s)
+            self._hold(batch.merged(), rate, now_s)
         if not self._held or now_s < self._due_s:
             return None
-        part = self._rate.take(self._held, now_s)
-        self._hold(self._held[len(part) :], now_s)
+        part = rate.take(self._held, now_s)
+        self._hold(self._held[len(part) :], rate, now_s)
         return grouped(part)
 
     def wait_s(self, now_s: float) -> float | None:
@@ -128,10 +128,10 @@ class ReadAhead:
         """Drop all records; they will be read again."""
         self._waiting, self._counts, self._bytes, self._held = {}, {}, 0, ()
 
-    def _hold(self, records: Sequence[Record], now_s: float) -> None:
+    def _hold(self, records: Sequence[Record], rate: RateLimiter, now_s: float) -> None:
         self._held = records
-        if records and self._rate is not None:
-            self._due_s = now_s + self._rate.wait_s(records, now_s)
+        if records:
+            self._due_s = now_s + rate.wait_s(records, now_s)
 
     def _next(self, now_s: float) -> Batch | None:
         if (left_s := self.wait_s(now_s)) is None or left_s > 0:

@@ -338,7 +338,7 @@ def policy(value: object, where: str) -> OnError:
 def _policy(value: object, place: str) -> OnError:
     if isinstance(value, OnError):
         return value
-    if isinstance(value, str) and value in ("raise", "skip"):
+    if value in ("raise", "skip"):
         return skip() if value == "skip" else OnError()
     plain = getattr(value, "__func__", value)  # got from an object instead of its class
     for function in (skip, retry, dead_letter):

@@ -167,17 +167,20 @@ class PackedMulti:
         "under_way",
     )
 
+    # from when it is sent on
+    status: MultiStatus | None
+    error: LeaderqError | None
+    sent_s: float
+    under_way: int
+    """Bytes under way when it was sent, with it."""
+    # from when it is known to be applied on
+    results: list[Any] | None
+
     def __init__(self, number: int, groups: list[OperationGroup]) -> None:
         self.number = number
         self.groups = groups
         self.size = sum(group.size for group in groups)
-        self.status: MultiStatus | None = None
-        self.results: list[Any] | None = None
-        self.error: LeaderqError | None = None
         self.is_doubtful = False
-        self.sent_s = 0.0
-        self.under_way = 0
-        """Bytes under way when it was sent, with it."""
 
     def operations(self, path: str) -> list[Operation]:
         operations: list[Operation] = [SetData(path, b"", self.number)]
@@ -233,9 +236,11 @@ def status_of(error: LeaderqError) -> MultiStatus:
 
 
 def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> list[OperationGroup]:
-    """Take from ``waiting`` the next groups that fit into one multi."""
+    """Take from ``waiting`` the next groups that fit into one multi, beside the writer's own
+    operation.
+    """
     taken: list[OperationGroup] = []
-    count = size = 1
+    count, size = 1, 0
     while waiting:
         head = waiting[0]
         count += head.count

@@ -16,6 +16,7 @@ from leaderq.dyno.layout import (
     MAX_DUE_MS,
     MAX_PRIORITY,
     NO_GROUP,
+    PARTS,
     DynoPaths,
     MessageName,
     RestName,
@@ -177,10 +178,12 @@ def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
         {"id": "a", "unique": Unique.STARTED},
         {"unique": Unique.STARTED},
         {"timeout_s": 0.5},
+        {"id": "x" * 200},
+        {"id": "x" * 201, "place": "x" * 201},  # as it was read
     ],
 )
 def test_what_can_be_pushed_is_taken(given: dict[str, Any]) -> None:
-    assert DynoMessage(**given) == DynoMessage(**given)
+    assert DynoMessage(**given) == DynoMessage(**{"place": "x" * 201, **given})
 
 
 @pytest.mark.parametrize(
@@ -207,6 +210,7 @@ def test_what_can_be_pushed_is_taken(given: dict[str, Any]) -> None:
         ({"timeout_s": True}, ["timeout_s=True: "]),
         ({"timeout_s": "1"}, ["timeout_s='1': "]),
         ({"id": "\ud800"}, ["id="]),
+        ({"id": "x" * 201, "payload": 5}, ["1 to 200 bytes", "payload=5: "]),
         ({"headers": {"a": "\ud800"}}, ["headers="]),
         ({"group": "\ud800"}, ["group="]),
         ({"id": "a", "unique_s": -1}, ["unique_s=-1: "]),
@@ -223,7 +227,7 @@ def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
         DynoMessage(**given)
     said = str(refused.value)
     assert [each for each in problems if each not in said] == []
-    assert said.count(": give ") == len(problems)
+    assert said.count(" give ") == len(problems)
 
 
 # -- which messages are meant ----------------------------------------------------------------------
@@ -307,6 +311,11 @@ def lettered(**changed: Any) -> bytes:
     }
     kept = {key: value for key, value in (said | changed).items() if value is not ...}
     return b"DQD1\n" + json.dumps(kept).encode() + b"\n"
+
+
+def test_numbers_and_texts_of_a_letter_are_so_however_they_were_written() -> None:
+    odd = lettered(deliveries="1", failures="2", first_ms="3", died_ms="4", reason=5, error=6)
+    assert DeadMessage.read(odd, "s", "n") == DeadMessage("n", "s", "5", "6", 1, 2, 3, 4, b"")
 
 
 @pytest.mark.parametrize(
@@ -419,6 +428,28 @@ BASE = "/q/shards/a%2Fb"
 MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
 QUEUE = DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
+
+
+def test_where_the_parts_of_a_queue_lie() -> None:
+    parts = {"shards", "ids", "windows", "members", "pushes"}
+    assert parts == PARTS
+    assert {part: getattr(QUEUE, part) for part in parts} == {part: f"/q/{part}" for part in parts}
+    one = QUEUE.shard("a/b")
+    assert one is QUEUE.shard("a/b")
+    assert (QUEUE.root, one.shard, one.base) == ("/q", "a/b", BASE)
+    held = ("messages", "claims", "rests", "dead")
+    assert one.parents == tuple(f"{BASE}/{part}" for part in held)
+
+
+def test_a_delivery_changes_the_claim_that_was_seen_and_a_completion_takes_it_away() -> None:
+    claim = SetData(CLAIM, STATE.packed(), 4)
+    for choice, expected in (
+        (Choice(NAME), (Check(MESSAGE), Create(CLAIM, STATE.packed()))),
+        (Choice(NAME, 4), (claim,)),
+        (Choice(NAME, 4, "r"), (claim, Delete(f"{BASE}/rests/r"))),
+    ):
+        assert transitions.delivery(SHARD, choice, STATE) == expected
+    assert transitions.completion(SHARD, NAME, 4) == (Delete(CLAIM, 4), Delete(MESSAGE))
 
 
 def test_a_rest_is_marked_with_the_version_that_the_claim_has_then() -> None:

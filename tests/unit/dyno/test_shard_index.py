@@ -119,7 +119,7 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             ]
             index.claims_listed(claimed, now_s)
             assert sorted(index.to_look_at(0.0, everything=True)) == sorted(
-                one.name for one in model.messages.values() if one.leased and not one.ours
+                one.name for one in model.messages.values() if one.leased
             )
         elif what == "choose":
             expected = model.free(now_ms)[:amount]
@@ -140,7 +140,7 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             del model.messages[name]
             for _ in range(2):
                 index.deleted(name)
-        elif what == "back" and one.ours and not one.leased:
+        elif what == "back" and one.ours:
             one.ours = False
             index.release([name])
         elif what == "lost" and one.ours:
@@ -155,17 +155,19 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             one.until_ms, one.leased = None, True
         elif what == "over" and one.leased:
             one.over = amount
-            assert index.observed(name, amount, 0.0, now_s) is not one.ours
+            assert index.observed(name, amount, 0.0, now_s)
         due = model.free(now_ms)
         assert len(index.due_times_ms(now_ms)) == len(due)
         assert (index.next_due_ms(now_ms) == now_ms) == bool(due)
         assert len(index) == len(model.messages)
     for name in model.messages:
         index.deleted(name)
+    assert index.to_look_at(0.0, everything=True) == []
     index.claims_listed(model.messages, len(steps))
     assert index.next_due_ms(now_ms + 10_000) is None
     assert index.to_look_at(0.0, everything=True) == []
-    assert (index._groups, index._waiting) == ({}, {}), "groups without messages cost memory"
+    kept = index._rests, index._ours, index._groups, index._waiting
+    assert not any(kept), "what is without messages costs memory"
 
 
 def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new() -> None:
@@ -175,6 +177,18 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
     for name in (old, new, newer):
         index.created(name)
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
+    assert [index.age_by(ageing_s) for ageing_s in (10, 5, None)] == [False, True, True]
+
+
+def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() -> None:
+    index = ShardIndex(ageing_s=10)
+    head, urgent, alone = named(1, 0, 1, "g"), named(0, 0, 2, "g"), named(0, 5_000, 3)
+    for name in (head, urgent, alone):
+        index.created(name)
+    assert index.next_due_ms(6_000) == 6_000
+    assert index.order_of(head) < index.order_of(alone)
+    index.rested(rest_name(20_000, 1, urgent))
+    assert [choice.name for choice in index.choose(3, 6_000)] == [alone, head]
 
 
 # -- how long a lease lasts for those who wait for its end
@@ -211,6 +225,7 @@ def test_an_own_lease_that_was_extended_lasts_for_so_long_again() -> None:
     index.extended(NAME, 6, 110.0, 24.0)  # not the next one: another's
     assert index.next_look_s() == 125.0
     index.extended(NAME, 5, 110.0, 24.0)
+    assert index.next_look_s() == 135.0
     assert [index.observed(NAME, 5, 24.0, at_s) for at_s in (134.9, 135.0)] == [False, True]
 
 
@@ -258,10 +273,25 @@ def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     assert free(index) == [Choice(NAME)]
 
 
-def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
+def test_what_is_known_of_a_lease_that_is_over_is_known_until_the_message_is_claimed() -> None:
     index = index_of(NAME)
+    index.claims_listed([NAME], 0.0)
+    assert index.observed(NAME, 4, 0.0, 0.0)
+    assert free(index) == [Choice(NAME, 4)]
+    index.claims_listed([NAME], 9.0)  # while its claim is under way, which fails
+    index.release([NAME])
+    assert free(index) == [Choice(NAME, 4)]
+    index.claims_listed([], 9.0)  # deleted by hand
+    index.release([NAME])
     assert free(index) == [Choice(NAME)]
+
+
+def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
+    other = named(0, 0, 2)
+    index = index_of(NAME, other)
+    assert free(index) == [Choice(NAME), Choice(other)]
     index.lost(NAME, 3.0)
+    index.lost(other, 3.5)
     assert (index.to_look_at(3.9), index.to_look_at(4.0)) == ([], [NAME])
     assert (index.next_look_s(), index_of(NAME).next_look_s()) == (4.0, math.inf)
 
@@ -271,7 +301,7 @@ def test_news_of_what_is_not_a_message_are_ignored() -> None:
     for news in (index.created, index.deleted, index.rested):
         news("x")
     index.rest_over("x", 0.0)
-    index.observed("x", 1, 0.0, 0.0)
+    assert not index.observed("x", 1, 0.0, 0.0)
     index.claims_listed(["x", named(0, 0, 9)], 0)
     index.observed(named(0, 0, 9), 1, 0.0, 0.0)
     index.extended("x", 1, 0.0, 5.0)
@@ -332,14 +362,13 @@ def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
 
 
 def test_a_new_listing_decides_what_there_is() -> None:
-    other, new = named(0, 0, 2), named(0, 700, 3)
-    index = index_of(NAME, other)
-    index.claims_listed([NAME, other], 0)
-    index.replace([NAME, new, "x"], [LATER, "x", rest_name(5, 1, other)], 600)
-    assert len(index) == 2
-    assert index.to_look_at(0, everything=True) == [NAME]
-    index.observed(NAME, 4, 0.0, 0.0)
-    assert [one.name for one in free(index, 699)] == []
+    other, kept, new = named(0, 0, 2), named(0, 0, 3), named(0, 700, 4)
+    index = index_of(NAME, other, kept)
+    index.claims_listed([NAME, other, kept], 0)
+    index.replace([NAME, kept, new, "x"], [LATER, "x", rest_name(5, 1, named(0, 0, 9))], 600)
+    assert len(index) == 3
+    assert index.to_look_at(0, everything=True) == [kept]
+    assert free(index, 699) == [Choice(NAME, 2, LATER)]
     assert [one.name for one in free(index, 700)] == [new]
     index.replace([NAME, new], [LATER], 500)
     assert [one.name for one in free(index, 499)] == []

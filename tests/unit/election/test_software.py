@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.election.layout import TermRecord
+from leaderq.election.layout import Layout, TermRecord
 from leaderq.election.software import (
     ProcessNote,
     Software,
@@ -17,11 +18,38 @@ from leaderq.election.software import (
     is_newer,
     newer_in,
     order_of,
+    reading,
 )
+from leaderq.errors import NoNode
+from leaderq.zookeeper import GetData
 
 ASCENDING = [
-    *("0.9", "1.0.dev3", "1.0a1.dev2", "1.0a1", "1.0-alpha.2", "1.0b1", "1.0c1", "1.0rc2", "1.0"),
-    *("1.0.post1.dev4", "1.0.post1", "1.0-2", "1.0.1", "1.2", "1.10", "v2.0", "2024.11.24"),
+    *(
+        "0",
+        "0.9",
+        "1.0.dev3",
+        "1.0.dev10",
+        "1.0a0.dev1",
+        "1.0a1.dev2",
+        "1.0a1",
+        "1.0-alpha.2",
+        "1.0b1",
+        "1.0c1",
+        "1.0rc2",
+        "1.0",
+    ),
+    *(
+        "1.0.post0",
+        "1.0.post1.dev4",
+        "1.0.post1",
+        "1.0.post2",
+        "1.0-3",
+        "1.0.1",
+        "1.2",
+        "1.10",
+        "v2.0",
+        "2024.11.24",
+    ),
     "1!0.1",
 ]
 UNKNOWN = [None, "", "main", "abc1234", "1.0-final-2", "1.٢", "1" * 65, "1.0.", " 1.0", "1.0\n"]
@@ -35,7 +63,12 @@ def test_versions_are_compared_as_pep_440_says():
 
 
 @pytest.mark.parametrize(
-    "same", ["1 1.0 1.0.0 v1 0!1.0", "1.0+abc 1.0+def 1.0", "1rc1 1.0.RC1 1.0c1 1-pre1 1.0preview1"]
+    "same",
+    [
+        *("0 0.0 v0", "1 1.0 1.0.0 v1 0!1.0", "1.0+abc 1.0+def 1.0"),
+        *("1rc1 1.0.RC1 1.0c1 1-pre1 1.0preview1", "1b1 1.0.Beta-1", "1a 1a0 1alpha0"),
+        *("1.post 1.post0 1-0 1.r", "1.dev 1.dev0", f"{'0' * 63}1 1"),
+    ],
 )
 def test_what_is_written_in_two_ways_is_the_same(same):
     assert len({order_of(each) for each in same.split()}) == 1
@@ -97,6 +130,7 @@ def term(version: str, reason: str | None) -> TermRecord:
         ([None], False),
         ([None, "withdrawn", None], False),
         ([None, None], True),
+        ([None, None, None], True),
         ([None, "failed"], True),
         (["session", "failed"], False),
     ],
@@ -124,7 +158,9 @@ def test_the_next_newer_one_leads_where_the_first_has_failed():
             ProcessNote(software=Software("2", "1", "a:B")),
         ),
         ({"version": 2, "leaderq": ["1"], "career_class": {}}, ProcessNote()),
-        ({"version": "9" * 10_000, "leaderq": "1\n2"}, ProcessNote()),
+        ({"version": "9" * 65, "leaderq": "1\n2"}, ProcessNote()),
+        ({"version": "9" * 64, "leaderq": ""}, ProcessNote(software=Software("9" * 64))),
+        ({"career_class": "m" * 120}, ProcessNote(software=Software(None, None, "m" * 120))),
         (
             {"career_class": "m" * 500},
             ProcessNote(software=Software(None, None, "…" + "m" * 119)),
@@ -136,6 +172,26 @@ def test_the_next_newer_one_leads_where_the_first_has_failed():
 def test_what_a_process_says_cannot_hurt(said, known):
     assert ProcessNote.decode(json.dumps(said).encode()) == known
     assert ProcessNote.decode(b"{") == ProcessNote.decode(b"[" * 100_000) == ProcessNote()
+
+
+def test_what_candidates_run_is_read_by_their_sessions_once_each():
+    layout, names = Layout("/r", "c"), ["x", "y", "gone", "z", "java"]
+    steps = reading(layout, names)
+    assert next(steps) == [GetData(layout.candidate(name)) for name in names]
+    owners = [SimpleNamespace(ephemeral_owner=owner) for owner in (5, 9, 5, 7)]
+    found = [(b"", owner) for owner in owners]
+    assert steps.send([*found[:2], NoNode("x"), *found[2:]]) == [
+        GetData(layout.process(session)) for session in (5, 7, 9)
+    ]
+    notes = [ProcessNote(software=Software(version)).encode() for version in "12"]
+    with pytest.raises(StopIteration) as ended:
+        steps.send([(notes[0], None), NoNode("x"), (notes[1], None)])
+    assert ended.value.value == {
+        "x": Software("1"),
+        "y": Software("2"),
+        "z": Software("1"),
+        "java": Software(),
+    }
 
 
 def test_a_process_note_is_read_as_it_was_written_and_says_only_what_is_known():

@@ -71,12 +71,13 @@ class Life:
 
     def round(self) -> None:
         """As the term's consumer does."""
+        if self.commits.is_abandoning:
+            assert self.commits.is_abandonment_over() == (not self.commits.is_abandoning)
+            return
+        shows = self.commits.state in (CommitState.POSITIONS, CommitState.AFTER_POSITIONS)
+        is_shown = shows and self.open[0].answer is True
         try:
-            if self.commits.finish_positions() is not None:
-                assert self.stored[-1] == {A: -1}
-            if self.commits.is_abandoning:
-                self.commits.is_abandonment_over()
-                return
+            assert self.commits.finish_positions() == (self.shown if is_shown else None)
             self.commits.start(ANY)
             if (ends := self.commits.finish(may_wait=False)) is not None:
                 assert ends == self.wanted == self.stored[-1]

@@ -21,8 +21,6 @@ from leaderq.errors import (
     SessionExpired,
 )
 from leaderq.kafka.handling.crash_marks import (
-    MAX_KILLERS,
-    MAX_POSITIONS,
     CrashCounts,
     CrashMarks,
     RecordPlace,
@@ -209,7 +207,7 @@ def test_a_term_that_is_over_asks_nothing() -> None:
 def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved() -> None:
     known = CrashCounts({A: (5, 1)}, {place(8): 1})
     assert assess(known, {A: 7}, True)[1] == {A}
-    assert assess(known, {A: 9}, True)[1] == frozenset()
+    assert assess(known, {A: 9}, True) == (CrashCounts({A: (9, 1)}), frozenset())
 
 
 def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +311,8 @@ def test_a_record_that_kills_is_found_after_two_deaths_more_than_the_limit(
 
 
 def test_what_is_written_stays_far_below_a_megabyte():
-    many = {Partition("a" * 20, number): (2**40, 1) for number in range(MAX_POSITIONS + 5)}
-    killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(MAX_KILLERS + 5)}
+    many = {Partition("a" * 20, number): (2**40, 1) for number in range(10_005)}
+    killers = {RecordPlace("a" * 20, 0, 2**40 + number): 1 for number in range(1_005)}
     judged, _ = assess(CrashCounts(many, killers), dict.fromkeys(many, 2**40), unclean=True)
-    assert (len(judged.positions), len(judged.killers)) == (MAX_POSITIONS, MAX_KILLERS)
+    assert (len(judged.positions), len(judged.killers)) == (10_000, 1_000)
     assert len(encode(judged)) < 700_000

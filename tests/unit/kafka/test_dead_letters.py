@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from leaderq.base import clock
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced
 from leaderq.kafka.dead_letters.format import (
-    MAX_TEXT_BYTES,
     PREFIX,
     REPLAYED,
     deaths,
@@ -30,6 +29,7 @@ from leaderq.kafka.dead_letters.replay import (
 )
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
+from leaderq.observability import tracing
 
 
 def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
@@ -168,13 +168,24 @@ def test_deaths_are_counted_over_replays() -> None:
     assert said(ValueError(), headers=[(times[1], b"5")])["times"] == "6"
 
 
+def test_of_a_group_of_errors_the_first_is_told_with_the_trace_that_the_group_carries() -> None:
+    class Group(Exception):
+        exceptions = (ValueError("x" * 1001), KeyError("y"))
+
+    group = Group()
+    setattr(group, tracing._CARRIED, {"traceparent": "z"})
+    found = said(group)
+    assert (found["error"], found["text"]) == ("ValueError", "x" * 997 + "\u2026")
+    assert found["traceparent"] == "z"
+
+
 # -- laws of letters -------------------------------------------------------------------------------
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
 def test_the_errors_text_is_bounded_and_cut_between_characters(text: str) -> None:
     found = said(ValueError(text)).get("text", "")
-    assert len(found.encode()) <= MAX_TEXT_BYTES
+    assert len(found.encode()) <= 1000
     assert found[:-1] == text.encode("utf-8", "backslashreplace").decode()[: len(found) - 1]
 
 

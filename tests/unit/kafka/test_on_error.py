@@ -67,6 +67,30 @@ def test_what_the_user_says_decides_before_all_else() -> None:
     assert OnError().is_outage(DependencyUnavailable("x"))
     assert not OnError().is_outage(io.UnsupportedOperation("x"))
     assert not OnError(ask_user=lambda _: False).is_outage(DependencyUnavailable("x"))
+    assert OnError(ask_user=lambda _: True).is_outage(ValueError())
+
+
+def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: Exception) -> bool:
+        raise KeyError("boom")
+
+    for ask in (None, lambda _: None, fail):
+        found = OnError(ask_user=ask)
+        assert (found.is_outage(ConnectionError()), found.is_outage(ValueError())) == (True, False)
+    assert [one.getMessage()[:16] for one in caplog.records] == ["is_outage failed"] * 2
+
+
+def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none() -> None:
+    def group(*errors: Exception) -> Exception:
+        made = Exception("several")
+        made.exceptions = errors  # type: ignore[attr-defined]
+        return made
+
+    assert OnError().is_outage(group(ConnectionError(), ConnectionError()))
+    assert not OnError().is_outage(group(ConnectionError(), ValueError()))
+    assert not OnError(only=(KeyError,)).is_outage(SystemExit(1))
 
 
 ABOUT_SERVERS = (
@@ -113,7 +137,8 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
     [
         ("raise", OnError()),
         ("skip", OnError(Ending.SKIP, deaths=on_error.DEATHS)),
-        (dead_letter("x", deaths=2), OnError(Ending.DEAD_LETTER, "x", deaths=2)),
+        (skip(deaths=1), OnError(Ending.SKIP, deaths=1)),
+        (dead_letter("x", deaths=1), OnError(Ending.DEAD_LETTER, "x", deaths=1)),
         (
             retry(3, 1, dead_letter("x", 4), except_=[OSError], is_outage=bool),  # type: ignore[arg-type]
             OnError(Ending.DEAD_LETTER, "x", 3, 1.0, 4, (OSError,), bool),
@@ -183,6 +208,7 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong: Any, sa
         (lambda: skip(except_=5), "skip: except_=5"),  # type: ignore[arg-type]
         (lambda: skip(except_=(KeyError, int)), "skip: except_="),  # type: ignore[arg-type]
         (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),  # type: ignore[arg-type]
+        (lambda: dead_letter(deaths=0), "dead_letter: deaths=0"),
         (lambda: dead_letter(deaths=None), "dead_letter: deaths=None"),  # type: ignore[arg-type]
         *(
             (lambda topic=topic: dead_letter(topic), "give the name of a topic")
@@ -219,6 +245,15 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
     assert OnError().decision(1) is Ending.RAISE
     assert (Ending.RAISE.passes_over, Ending.SKIP.passes_over) == (False, True)
     assert Ending.DEAD_LETTER.passes_over
+
+
+def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_over() -> None:
+    death, three = SystemExit(1), skip(deaths=3)
+    assert OnError(retries=9).decision(1, death) is Ending.RAISE
+    assert [three.decision(times, death) for times in (1, 2, 3)] == [
+        *(RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP)
+    ]
+    assert three.decision(1, ValueError()) is Ending.SKIP
 
 
 # -- hold-ups --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from leaderq.kafka.consuming.commits import OffsetCommits
 from leaderq.kafka.consuming.positions import (
     Positions,
     forgotten,
+    may_reset,
     recreated,
     resets,
     rest_of,
@@ -50,6 +51,11 @@ def test_without_an_offset_and_with_none_as_the_policy_nothing_begins() -> None:
     with pytest.raises(KafkaError, match="no offset for t-1, u-0"):
         starts("none", [C, B], [], FIRST, LAST)
     assert starts("none", [], [], FIRST, LAST) == {}
+
+
+def test_only_a_policy_that_names_an_end_of_the_log_lets_a_position_be_reset() -> None:
+    policies = (None, "none", "earliest", "latest")
+    assert [may_reset(policy) for policy in policies] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("policy", [None, "latest", "none"])
@@ -171,7 +177,7 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     positions.advance({A: 6})
     assert (positions.committed, positions.handed) == ({A: 6}, {A: 8})
     positions.settle({A: 6})
-    assert positions.in_hand is not None
+    assert positions.in_hand is positions.in_hand is not None
     positions.add({B: 2})
     assert (positions.committed, positions.handed) == ({A: 6, B: 2}, {A: 8, B: 2})
     positions.parts = []

@@ -55,6 +55,17 @@ def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(cloc
     ]
 
 
+def test_what_has_come_in_a_pause_goes_at_once_and_one_record_at_least(clock: Clock) -> None:
+    limiter = RateLimiter(records_per_s=20)
+    played(limiter, clock, rows(*[None] * 20))
+    clock.at += 0.05
+    assert played(limiter, clock, rows(*[None] * 3)) == [(0.0, 1), (0.1, 2)]
+    clock.at += 0.25
+    assert played(limiter, clock, rows(*[None] * 3)) == [(0.0, 3)]
+    slow = RateLimiter(records_per_s=5)
+    assert played(slow, clock, rows(*[None] * 7)) == [(0.0, 5), (0.2, 1), (0.2, 1)]
+
+
 def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(
     clock: Clock,
 ) -> None:
@@ -78,7 +89,7 @@ def test_a_key_waits_for_its_interval_and_others_do_not(clock: Clock) -> None:
     limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows("a", "b", None, None, "a")) == [(0.0, 4), (1.0, 1)]
     clock.at += 0.25
-    assert played(limiter, clock, rows("c", "a", "c")) == [(0.0, 1), (0.75, 1), (0.25, 1)]
+    assert played(limiter, clock, rows(None, "c", "a", "c")) == [(0.0, 2), (0.75, 1), (0.25, 1)]
 
 
 def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leaderq.kafka.consuming.rate_limit import RateLimiter
 from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead, shares
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Batch, Partition, Record
 
 A, B, C = (Partition("t", number) for number in range(3))
 
@@ -206,6 +206,22 @@ def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(
     buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
     buffer.add({A: rows(A, *[0] * count)}, 5.0)
     assert taken(buffer, 5.0) == batches
+
+
+def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be() -> None:
+    buffer = ahead(max_records=9, max_bytes=12, parts=2)  # up to 5 records of 6 bytes
+    for sizes, fits in (([6], True), ([7], False), ([1] * 4, True), ([1] * 5, False)):
+        parts = [Batch({A: rows(A, *sizes[:1])}), Batch({B: rows(B, *sizes[1:])})]
+        assert buffer.fits(parts) is fits
+    assert ahead(max_records=9, parts=2).fits([Batch({A: rows(A, 99)})])
+
+
+def test_what_is_dropped_takes_no_room() -> None:
+    buffer = ahead(max_records=10, max_bytes=1)
+    buffer.add({A: rows(A, 1)}, 0.0)
+    assert buffer.room == 0
+    buffer.clear()
+    assert (buffer.room, buffer.is_empty) == (1, True)
 
 
 def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read() -> None:

@@ -19,6 +19,7 @@ from leaderq.kafka.record import (
     Record,
     after,
     epoch_of,
+    grouped,
     size_of,
 )
 
@@ -94,6 +95,12 @@ def test_a_batch_of_one_partition_is_its_records_and_of_more_they_follow_each_ot
     assert isinstance(both.merged(), Chained)
     assert (len(alone), len(both), both.ends) == (1, 3, {a: 3, b: 7})
     assert len(Batch({})) == 0
+
+
+def test_records_are_grouped_by_partition_in_their_order() -> None:
+    rows = [Record("t", number, at, 0, None, b"") for at, number in enumerate((1, 0, 1))]
+    expected = {Partition("t", 1): [rows[0], rows[2]], Partition("t", 0): [rows[1]]}
+    assert grouped(iter(rows)).records == expected
 
 
 PARTS = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4)

@@ -26,10 +26,12 @@ from leaderq.errors import (
 from leaderq.zookeeper import Check, Create, Delete, SetData
 from leaderq.zookeeper.writing import groups as module
 from leaderq.zookeeper.writing.groups import (
+    FutureGroup,
     MultiStatus,
     OperationGroup,
     PackedMulti,
     SendQueue,
+    batched,
     estimated_bytes,
     packed,
     status_of,
@@ -86,12 +88,12 @@ def test_a_multi_that_was_given_up_is_in_doubt_and_stays_so() -> None:
     assert (closed.status, closed.is_doubtful) == (MultiStatus.OVER, False)
 
 
-@pytest.mark.parametrize("error", [NodeExists("there"), SessionClosed("x")])
+@pytest.mark.parametrize("error", [NodeExists("there"), AccessRefused("x")])
 def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> None:
     alone, both = group(2), [group(), group()]
     assert answered(PackedMulti(0, [alone]), error).culprit() == (alone, alone.operations[0])
     assert answered(PackedMulti(0, both), error).culprit() is None
-    assert PackedMulti(0, []).culprit() is None
+    assert answered(PackedMulti(0, []), error).culprit() is None
 
 
 # -- what fits into one multi ----------------------------------------------------------------------
@@ -104,15 +106,25 @@ def fit(*waiting: OperationGroup, max_ops: int = 99, max_bytes: int = 999) -> in
     return len(taken)
 
 
+def test_what_is_promised_of_the_servers_memory() -> None:
+    assert (module.MULTI_BYTES, module.MULTI_OPS, module.MARGIN_BYTES) == (65_536, 256, 4096)
+
+
 def test_groups_fit_until_operations_or_bytes_are_full_the_guard_included() -> None:
     assert fit(group(2), group(2), max_ops=5) == 2
     assert fit(group(2), group(2), max_ops=4) == 1
-    assert fit(group(size=10), group(size=10), max_bytes=21) == 2
-    assert fit(group(size=10), group(size=10), max_bytes=20) == 1
+    assert fit(group(size=10), group(size=10), max_bytes=20) == 2
+    assert fit(group(size=10), group(size=10), max_bytes=19) == 1
     assert fit(group(9, size=99), group(), max_ops=2, max_bytes=5) == 1
 
 
+def test_lists_are_full_but_for_the_last() -> None:
+    assert list(batched(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+
+
 def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
+    new = OperationGroup([], 0)
+    assert (new.is_alone, new.repairs) == (False, 0)
     assert fit(group(), group(alone=True)) == 1
     assert fit(group(alone=True), group()) == 1
     assert fit(group(), group(), group(alone=True)) == 2
@@ -125,6 +137,7 @@ def line(
     *waiting: OperationGroup, max_ops: int = 2, max_bytes: int = 1000, limit: float = 1e6
 ) -> SendQueue:
     made = SendQueue(max_ops=max_ops, max_bytes=max_bytes)
+    assert made.limit == InFlightLimit()
     made.limit = InFlightLimit(limit)
     assert (made.number, made.is_halted, made.may_send, made.needs_renewal) == (
         0,
@@ -138,7 +151,7 @@ def line(
 
 
 def test_no_number_is_given_from_which_a_version_would_run_over() -> None:
-    assert module.RENEW_AT < 2**31
+    assert module.RENEW_AT == 2**30
     one = line(group())
     one.number = module.RENEW_AT - 1
     assert (one.may_send, one.needs_renewal) == (True, False)
@@ -180,21 +193,35 @@ def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
 def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(
     waiting: int, taken: int
 ) -> None:
-    one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=41, limit=42)
+    one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=40, limit=42)
     batch = one.next_batch()
     assert batch is not None
     assert len(batch.groups) == taken
 
 
-def test_what_is_applied_gives_its_bytes_back() -> None:
-    one = line(group(size=60), group(size=60), group(size=60), limit=100)
+def test_what_is_applied_gives_its_bytes_back_and_tells_how_much_may_be_under_way() -> None:
+    one = line(*(group(size=60_000) for _ in range(3)), max_bytes=100_000)
+    known = one.limit = InFlightLimit(100_000, (0.5,) * 5)
     first, second = one.next_batch(), one.next_batch()
     assert first is not None
     assert second is not None
     assert not one.may_send
+    first.sent_s = 3.0
     answered(first, ["guard", 1])
-    assert one.take_applied(0.0) == [first]
+    assert one.take_applied(5.0) == [first]
+    assert one.limit == known.after(3.0, 5.0, 60_000) != known
     assert one.may_send
+
+
+def test_all_is_given_up_in_its_order() -> None:
+    one, flight = failed_line(ConnectionLost("x"), None)
+    one.is_halted = True
+    again, waiting = PackedMulti(2, [group()]), group()
+    one.again.append(again)
+    one.waiting.append(waiting)
+    one.is_halted = False
+    assert one.empty() == ([*flight, again], [waiting])
+    assert (one.empty(), one.is_halted, one.drop(waiting)) == (([], []), True, False)
 
 
 def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
@@ -390,17 +417,27 @@ def test_an_error_says_what_became_of_the_multi(error, fate):
     assert status_of(error) is fate
 
 
-def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
+def test_each_group_hears_of_its_own_outcome_though_another_cannot_bear_it(caplog):
     class Bad(Heard):
         def on_outcome(self, results: Any, error: Any) -> None:
             raise ValueError("boom")
 
-    good = Heard("b")
-    batch = PackedMulti(0, [Bad("a"), good])
-    answer(batch)
-    batch.settle()
-    assert good.news == [["/b0"]]
-    assert "boom" in caplog.text
+    groups = [Bad("a"), FutureGroup([Delete("/b"), Delete("/c")], 9), FutureGroup([], 0)]
+    batch = PackedMulti(7, groups)
+    assert batch.operations("/guard") == [
+        SetData("/guard", b"", 7),
+        Create("/a0", b"x"),
+        Delete("/b"),
+        Delete("/c"),
+    ]
+    answered(batch, ["guard", "a", "b", "c"]).settle()
+    assert [each.future.result(0) for each in groups[1:]] == [["b", "c"], []]
+    assert (batch.size, "boom" in caplog.text) == (109, True)
+    lost, unheard = FutureGroup([], 0), FutureGroup([], 0)
+    lost.settle(error=ConnectionLost("x"))
+    unheard.settle()
+    assert isinstance(lost.future.exception(0), ConnectionLost)
+    assert unheard.future.result(0) is None
 
 
 class Server:
@@ -438,7 +475,7 @@ def after_trouble(one: SendQueue, server: Server, failed: list[PackedMulti]) -> 
     if blamed is not None:
         culprit, _ = blamed.culprit()
         assert culprit.name in server.bad
-        one.drop(culprit)
+        assert one.drop(culprit)
         return []
     one.set_aside(failed)
     return one.reconcile(server.version, is_new=False)[0]
@@ -449,6 +486,7 @@ def one_round(one: SendQueue, server: Server, fault: Any) -> list[PackedMulti]:
     while (batch := one.next_batch()) is not None:
         batches.append(batch)
     for batch in batches:
+        batch.sent_s = 0.0
         outcome = server.serve(batch, fault())
         answer(batch, outcome)
         one.is_halted = one.is_halted or outcome is not None

@@ -9,6 +9,7 @@ from leaderq.zookeeper.paths import (
     is_at_or_below,
     join,
     name_of,
+    own_path,
     parent_of,
     parsed_address,
     validated_path,
@@ -41,6 +42,25 @@ def test_a_path_may_end_in_a_slash_only_where_a_number_follows():
     for path in ("", "a"):
         with pytest.raises(ConfigurationError, match="begin it with '/'"):
             validated_path(path, open_ended=not path)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/a", ""),
+        ("/zookeepers", ""),
+        ("/", "'/' is everybody's"),
+        ("/zookeeper", "is the server's"),
+        ("/zookeeper/quota", "is the server's"),
+        ("a", "begin it with '/'"),
+    ],
+)
+def test_a_queue_has_a_path_of_its_own(path, why):
+    if not why:
+        assert own_path(path) == path
+        return
+    with pytest.raises(ConfigurationError, match=why):
+        own_path(path)
 
 
 def test_paths_are_joined_and_taken_apart():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.errors import NoNode, SessionClosed, SessionExpired
+from leaderq.errors import NodeExists, NoNode, SessionClosed, SessionExpired
 from leaderq.zookeeper import Check, Delete
 from leaderq.zookeeper.seat import Seat, SeatLost, is_fence
 
@@ -47,6 +47,24 @@ def test_why_it_is_lost_is_told(error, with_session):
     assert lost.value.with_session is with_session
     assert ("session" in str(lost.value)) is with_session
     assert sent == [([Check(PATH), Delete("/x")], 3.0)]
+
+
+def test_a_write_returns_what_the_callers_own_operations_return():
+    seat = seat_of(id=None, multi=lambda operations, timeout_s: [*operations, timeout_s])
+    assert seat.write([Delete("/x")]) == [Delete("/x"), None]
+
+
+@pytest.mark.parametrize(
+    ("error", "index"),
+    [(NodeExists("x", index=2), 1), (NoNode("x", index=1), 0), (NodeExists("x"), None)],
+)
+def test_a_refusal_is_counted_among_the_callers_own_operations(error, index):
+    def multi(operations: Any, timeout_s: float | None) -> Any:
+        raise error
+
+    with pytest.raises(type(error)) as refused:
+        seat_of(id=7, multi=multi).write([Delete("/x")])
+    assert (refused.value, error.index) == (error, index)
 
 
 def test_only_the_first_operations_refusal_is_the_fences():

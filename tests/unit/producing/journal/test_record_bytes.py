@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import accumulate
 from zlib import crc32
 
@@ -16,8 +17,12 @@ from leaderq.errors import ConfigurationError
 from leaderq.producing.journal import records as module
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
+    SEGMENT_BYTES,
+    Damage,
     Every,
     Interval,
+    JournalCounters,
+    RecoveryReport,
     allotment,
     fitting_segment_bytes,
 )
@@ -192,7 +197,9 @@ def test_a_damaged_record_is_skipped_and_all_after_it_found(window: int, hurt: i
     assert ids(found) == [5 + number for number in range(4) if number != hurt]
     assert spans(found) == [(starts[hurt], starts[hurt + 1], hurt == 3)]
     gap = next(one for one in found if isinstance(one, Gap))
-    assert gap.lost == (None if hurt == 3 else (5 + hurt, 5 + hurt))
+    lost = None if hurt == 3 else (5 + hurt, 5 + hurt)
+    size = starts[hurt + 1] - starts[hurt]
+    assert (gap.lost, gap.damage("f")) == (lost, Damage("f", "spoilt", starts[hurt], size, lost))
 
 
 def test_a_torn_tail_is_told_from_what_is_spoilt_between(window: int) -> None:
@@ -358,3 +365,13 @@ def test_limits_that_cannot_be_kept_are_refused(
         make()
     assert len(refused.value.problems) == len(problems)
     assert all(each in str(refused.value) for each in problems)
+
+
+def test_what_a_journal_tells_begins_with_nothing() -> None:
+    report = asdict(RecoveryReport())
+    assert report.pop("was_clean")
+    assert not any([*report.values(), *asdict(JournalCounters()).values()])
+    assert Damage("f", "spoilt") == Damage("f", "spoilt", 0, 0, None)
+    lost = [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))]
+    assert lost == [0, 1, 5]
+    assert SEGMENT_BYTES == 32 * 2**20
