@@ -102,12 +102,18 @@ class Career(ILeaderCareer):
     def _take(self, settings: Settings) -> None:
         """Keep the settings, and the career's own options among them."""
         self.settings, self.options = settings, settings.options
-        if self.Options is not None and not isinstance(self.options, self.Options):
+        is_made = isinstance(self.Options, type) and isinstance(self.options, self.Options)
+        if self.Options is not None and not is_made:
             from leaderq.config.own_options import made_options
 
             self.options = made_options(
                 self.Options, self.options, settings.career or career_name(self)
             )
+
+    @classmethod
+    def _wrong_values(cls) -> Iterator[str | None]:
+        """What is wrong with the values of attributes; for leaderq's own careers."""
+        yield from ()
 
     def _check_declared(self, settings: Settings) -> None:
         """Refuse a class that cannot be run, before anything is connected to; for leaderq's own
@@ -207,6 +213,8 @@ def _problems(kind: type[ILeaderCareer]) -> Iterator[str]:
     written = {
         name: value for one in reversed(kind.__mro__) for name, value in _public(one, ours=False)
     }
+    if issubclass(kind, Career):
+        yield from filter(None, kind._wrong_values())
     if {"handOver", "hand_over"} <= set(written):
         yield f"{kind.__qualname__} has both handOver and hand_over; they are one method: keep one"
     known = {

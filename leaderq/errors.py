@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Failures = Sequence[tuple[object, BaseException]]
 
@@ -126,10 +126,17 @@ def told(error: BaseException) -> str:
 
 def leaves(error: BaseException) -> list[BaseException]:
     """The errors in a group of errors and in its groups; if ``error`` is not a group, itself."""
-    inner = getattr(error, "exceptions", None)
-    if not isinstance(inner, tuple) or not all(isinstance(each, BaseException) for each in inner):
-        return [error]
-    return [leaf for each in inner for leaf in leaves(each)] or [error]
+    found, left, seen = [], [error], set()
+    while left:
+        one = left.pop()
+        inner: Any = getattr(one, "exceptions", None)
+        is_group = isinstance(inner, tuple) and all(isinstance(i, BaseException) for i in inner)
+        if not is_group:
+            found.append(one)
+        elif id(one) not in seen:  # a group of the user's may be in itself
+            left += reversed(inner)
+        seen.add(id(one))
+    return found or [error]
 
 
 Error = TypeVar("Error", bound=BaseException)

@@ -92,7 +92,7 @@ def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
     """
     try:
         return career()
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise ConfigurationError(
             f"{target!r} could not be made: its constructor raised {_described(exc)}; "
             "correct it, or move that work to prepare()"

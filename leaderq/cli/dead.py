@@ -25,6 +25,7 @@ from leaderq.cli.connecting import (
 )
 from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
 from leaderq.cli.output import conclude, json_value, quiet, say, write_json, write_rows
+from leaderq.cli.topics import check_topics
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, KafkaError, NoNode
 
@@ -313,6 +314,7 @@ def _letters_topic(given: Given) -> str:
     raises.
     """
     if given.topic is not None:
+        check_topics([given.topic])
         return str(given.topic)
     from leaderq.election.layout import Layout
     from leaderq.kafka.consuming.report import decode
@@ -325,7 +327,9 @@ def _letters_topic(given: Given) -> str:
             published = decode(session.get(path)[0], path=path).dead_letters
         except NoNode:
             pass
-    return published or dead_letter_topic(career)
+    found = published or dead_letter_topic(career)
+    check_topics([found])
+    return found
 
 
 def _reader(given: Given) -> DeadLetterReader:

@@ -206,7 +206,12 @@ def export(given: Given) -> None:
 
 @verb(
     _TARGET,
-    click.Argument(["file"], type=click.File(encoding="utf-8-sig"), default="-", metavar="[FILE]"),
+    click.Argument(
+        ["file"],
+        type=click.File(encoding="utf-8-sig", errors="replace"),
+        default="-",
+        metavar="[FILE]",
+    ),
     _YES,
     JSON,
     *_SETTINGS,
@@ -225,12 +230,20 @@ def import_(given: Given) -> None:
     for number, line in enumerate(given.file, 1):
         try:
             row = json.loads(line)
-            wanted[Partition(str(row["topic"]), int(row["partition"]))] = int(row["offset"])
-        except (ValueError, KeyError, TypeError) as exc:
-            what = f"line {number} is {line[:60]!r}, which leaderq offsets export did not write"
-            raise ConfigurationError(what) from exc
+            where, at = Partition(row["topic"], row["partition"]), row["offset"]
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            raise _not_exported(number, line) from exc
+        if [type(each) for each in (*where, at)] != [str, int, int]:
+            raise _not_exported(number, line)
+        wanted[where] = at
     with _opened(given) as career:
         _put(given, career, wanted)
+
+
+def _not_exported(number: int, line: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"line {number} is {line[:60]!r}, which leaderq offsets export did not write"
+    )
 
 
 def _parsed(text: str) -> tuple[Partition, int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leaderq.config import Configuration, Settings
 
 CONNECTION = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY)
+_MOST = 2**31 - 1  # as Kafka's requests and ZooKeeper's can say
 _LEFT_COLUMN = 30  # leaves room for the longest name of a variable in 80 columns
 
 
@@ -194,8 +195,12 @@ def number(
     default: float | None = None,
     metavar: str = "N",
 ) -> click.Option:
-    """An option whose value is a number: a whole number if ``least`` is an ``int``."""
-    within: Any = click.IntRange if isinstance(least, int) else click.FloatRange
+    """An option whose value is a number: a whole number if ``least`` is an ``int``, and then at
+    most ``_MOST``, unless ``most`` says otherwise.
+    """
+    within: Any = click.FloatRange
+    if isinstance(least, int):
+        within, most = click.IntRange, _MOST if most is None else most
     return click.Option(
         [name],
         type=within(least, most),

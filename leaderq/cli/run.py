@@ -14,9 +14,11 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ from leaderq.config import (
 )
 from leaderq.errors import CareerFailed, ConfigurationError, LeaderqError
 from leaderq.observability.logging import configure, log_failure
+from leaderq.threads.service import Service
 
 if TYPE_CHECKING:
     from leaderq.observability.http import HttpEndpoint
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Careers = Sequence[tuple[Settings, ILeaderCareer]]
 Wanted = tuple["str | None", str]  # the name, if it is not to be that of the class; and the class
+_NAMED = 10
 _OWN_ID = new_candidate_id()  # one for all careers of the process
 _OF_THE_PROCESS = (Section.CONNECTION, Section.ZOOKEEPER_SECURITY, Section.PROCESS)
 
@@ -76,8 +80,8 @@ def run(given: Given) -> int:
     winds the work up and hands over; the second one leaves at once.
 
     Exit codes: 0 stopped as asked, 1 the career failed, 2 bad usage or configuration, 3 ZooKeeper
-    or Kafka unreachable, 4 the hand-over took longer than its budget, 130 left at the second
-    signal.
+    or Kafka unreachable, 4 the hand-over, or stopping after it, took longer than its
+    budget, 130 left at the second signal.
 
     \b
     Examples:
@@ -476,6 +480,8 @@ def _stand(
         end_started(within_s=1.0)
         if session.close() and link is not None:
             link.forget_session()
+        budget_s = careers[0][0].handover_budget_s
+        Service("leaderq-leaving", partial(_leave_in, budget_s)).start()
 
 
 def _run_together(runners: Sequence[Runner]) -> int:
@@ -503,6 +509,19 @@ def _answer(endpoint: HttpEndpoint, runners: Sequence[Runner]) -> None:
 
     careers = [Health(runner.events, runner.look) for runner in runners]
     endpoint.start({**health_routes(*careers), "/metrics": Metrics(*careers).route()})
+
+
+def _leave_in(budget_s: float, waiting: Service) -> None:
+    """End the process after ``budget_s`` seconds. It would have ended by then if Python did not
+    wait for threads of the user's, such as those of a pool.
+    """
+    waiting.pause(budget_s)
+    names = [one.name for one in threading.enumerate() if not one.name.startswith("leaderq-leav")]
+    log.error(
+        "threads hold this process up, it leaves budget_s=%g threads=%s",
+        *(budget_s, ", ".join(names[:_NAMED])),
+    )
+    _leave(ExitCode.HANDOVER_MISSED)
 
 
 def _leave(code: int) -> None:

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 _TOPIC = click.Argument(["topic"], metavar="TOPIC")
 _SHOWN = 10
+_MOST_COPIES = 2**15 - 1  # as Kafka's requests can say
 
 
 @verb(
     click.Argument(["names"], metavar="TOPIC...", nargs=-1, required=True),
     number("--partitions", "partitions of each; default: the cluster's own"),
-    number("--replication", "copies of each partition; default: the cluster's own"),
+    number(
+        "--replication", "copies of each partition; default: the cluster's own", most=_MOST_COPIES
+    ),
     pairs("--topic-config", "configs", "config of each, such as retention.ms=86400000; repeatable"),
     Section.KAFKA,
 )
@@ -42,7 +45,7 @@ def create(given: Given) -> None:
     quiet()
     from leaderq.kafka.topics import create_topics
 
-    _check_names(given.names)
+    check_topics(given.names)
     settings = given.settings
     created = create_topics(
         settings.kafka,
@@ -113,7 +116,7 @@ def put(given: Given) -> None:
     quiet()
     from leaderq.kafka.topics import end_offsets, produce
 
-    _check_names([given.topic])
+    check_topics([given.topic])
     if given.keyed and (given.key is not None or given.values):
         raise ConfigurationError("--keyed is for standard input, whose lines have keys; leave it")
     if not given.values and sys.stdin is None:
@@ -143,7 +146,7 @@ def show(given: Given) -> None:
     quiet()
     from leaderq.kafka.topics import newest_records
 
-    _check_names([given.topic])
+    check_topics([given.topic])
     found = newest_records(
         given.settings.kafka, given.topic, given.last or _SHOWN, **_access(given)
     )
@@ -162,7 +165,8 @@ def _access(given: Given) -> dict[str, Any]:
     return {"security": settings.kafka_security, "timeout_s": settings.connect_timeout_s}
 
 
-def _check_names(names: Iterable[str]) -> None:
+def check_topics(names: Iterable[str]) -> None:
+    """Raise ConfigurationError if one of ``names`` cannot be the name of a topic."""
     from leaderq.kafka.record import TOPIC_NAME
 
     if wrong := [name for name in names if not TOPIC_NAME.fullmatch(name)]:
@@ -173,9 +177,9 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _records(given: Given) -> Iterator[tuple[bytes | None, bytes | None]]:
-    key = None if given.key is None else given.key.encode()
+    key = None if given.key is None else _bytes(given.key)
     if given.values:
-        yield from ((key, value.encode()) for value in given.values)
+        yield from ((key, _bytes(value)) for value in given.values)
         return
     for number_, line in enumerate(sys.stdin.buffer, 1):
         value = (without_mark(line) if number_ == 1 else line).rstrip(b"\n")
@@ -187,6 +191,10 @@ def _records(given: Given) -> Iterator[tuple[bytes | None, bytes | None]]:
                 )
             key = own
         yield key, value
+
+
+def _bytes(argument: str) -> bytes:
+    return argument.encode(errors="surrogateescape")  # as the shell has given it
 
 
 def _said(record: Record) -> dict[str, Any]:

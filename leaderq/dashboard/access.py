@@ -116,7 +116,10 @@ class PageAccess:
         """
         if fetched_from is not None and fetched_from not in ("same-origin", "none"):
             return False
-        return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        try:
+            return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:  # no browser has sent it
+            return False
 
     def sign_in(self, token: str) -> str | None:
         """Begin a visit, and return its cookie; ``None`` if no user has this token."""

@@ -34,6 +34,7 @@ from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, dra
 from leaderq.errors import LeaderqError, SessionClosed
 
 _MOST_BYTES = 8192  # of a form
+_MOST_DIGITS = 18
 _MOST_DRAWN = 64  # screens that are kept until the next reading
 _STATIC = {"/page.css": "text/css", "/page.js": "text/javascript", "/icon.svg": "image/svg+xml"}
 _MENU = (ScreenKind.CAREERS, ScreenKind.QUEUES, ScreenKind.SCHEDULES)
@@ -109,7 +110,7 @@ class Dashboard:
         seen = request.query_params.get("seen", "0")
 
         async def told() -> AsyncIterator[str]:
-            number = int(seen) if seen.isdecimal() else 0
+            number = int(seen[:_MOST_DIGITS]) if seen.isdecimal() else 0
             while True:
                 try:
                     snapshot = await self._snapshot(number, screen)

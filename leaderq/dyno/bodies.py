@@ -49,7 +49,7 @@ class FileBodies:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()  # the process may change its own
 
     def put(self, body: bytes) -> str:
         reference = chance.uuid4().hex

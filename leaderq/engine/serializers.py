@@ -79,4 +79,8 @@ def unchanging(data: Any) -> bytes:
     """The bytes that a serializer returned. A buffer is copied, because the serializer may use it
     again.
     """
-    return data if type(data) is bytes else bytes(memoryview(data))
+    if type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"the serializer returned a {type(data).__name__}; it must return bytes")

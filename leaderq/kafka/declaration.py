@@ -36,6 +36,7 @@ from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
+from leaderq.kafka.record import TOPIC_NAME
 from leaderq.kafka.serialization import Deserializer, Serializer
 from leaderq.kafka.stores import STORES, StoreChoice, chosen
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
@@ -119,14 +120,21 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     if settings.kafka_rack is not None:
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
         found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
-    outputs = career.produces
-    found["produces"] = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    found["produces"] = _names(career.produces)
     topics = career.topics
-    if isinstance(topics, re.Pattern):
+    if isinstance(topics, re.Pattern) and isinstance(topics.pattern, str):
         found["topics"] = TopicPattern(topics, without=dead_letters_of(career.on_error, name))
     else:
-        found["topics"] = (topics,) if isinstance(topics, str) else tuple(topics)
+        found["topics"] = _names(topics)
     return Declaration(**found)
+
+
+def _names(declared: Any) -> Any:
+    """The names of topics that a class declares: one, or several in any iterable; what is neither
+    is refused when it is checked.
+    """
+    several = isinstance(declared, Iterable) and not isinstance(declared, str | bytes)
+    return tuple(declared) if several else (declared,)
 
 
 def dead_letters_of(on_error: object, name: str) -> str | None:
@@ -164,14 +172,24 @@ def check(declared: Declaration, others: Iterable[str] = ()) -> None:
     require(*chain.from_iterable(find(declared) for find in kinds), *others)
 
 
+def _wrong_names(attribute: str, names: Iterable[object], where: str) -> Iterator[str]:
+    for name in names:
+        if name != "" and not (isinstance(name, str) and TOPIC_NAME.fullmatch(name)):
+            yield (
+                f"{attribute!r} of {where} names {name!r:.100}, which cannot be a topic; use up to"
+                " 249 letters, digits, '.', '_' and '-'"
+            )
+
+
 # Each is given a Declaration as Any: it was filled by a user, whose types nobody has checked.
 
 
 def _problems_of_reading(declared: Any) -> Iterator[str]:
     where, topics = declared.where, declared.topics
     if not isinstance(topics, TopicPattern):
-        if not topics or not all(topics):
+        if not topics or "" in topics:
             yield f"'topics' of {where} is empty; name the topics to read"
+        yield from _wrong_names("topics", topics, where)
         if (letters := dead_letters_of(declared.on_error, declared.name)) in topics:
             yield (
                 f"'topics' of {where} has {letters!r}, where its own dead letters go; read them"
@@ -248,8 +266,9 @@ def _problems_of_order(declared: Any) -> Iterator[str]:
 
 def _problems_of_producing(declared: Any) -> Iterator[str]:
     where = declared.where
-    if not all(declared.produces):
+    if "" in declared.produces:
         yield f"'produces' of {where} is {declared.produces!r}; name the topics that it writes to"
+    yield from _wrong_names("produces", declared.produces, where)
     produces = getattr(declared.offsets, "offers", "produce") == "produce"  # or it is no store
     for name in _SERIALIZERS:
         given = getattr(declared, name)
@@ -268,7 +287,7 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
     default. Raises ConfigurationError if one of both is unknown, or they contradict each other.
     """
     kept, wanted = chosen(store), _member(DeliveryPromise, delivery)
-    problems = [] if kept else [_unknown_store(store, where)]
+    problems = _problems_of_store(kept, where) if kept else [_unknown_store(store, where)]
     if delivery is not None and wanted is None:
         unknown = _unknown("delivery", delivery, where, DeliveryPromise)
         problems.append(f"{unknown}, or leave it out")
@@ -283,6 +302,21 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
             f" can do {can}; use offsets={words}, or leave delivery out"
         )
     return found
+
+
+def _problems_of_store(store: Any, where: str) -> list[str]:
+    """What is wrong with what a store of the user's says of itself."""
+    kind, problems = store if isinstance(store, type) else type(store), []
+    word, promises = getattr(store, "word", None), store.promises
+    if not (isinstance(word, str) and word):
+        problems.append(f"{kind.__name__}, offsets of {where}, has word={word!r}; name the store")
+    is_list = isinstance(promises, Sequence) and not isinstance(promises, str)
+    if not (is_list and promises and all(isinstance(one, DeliveryPromise) for one in promises)):
+        problems.append(
+            f"{kind.__name__}, offsets of {where}, has promises={promises!r}; list what it can do,"
+            " such as (DeliveryPromise.AT_LEAST_ONCE,)"
+        )
+    return problems
 
 
 def _unknown_store(store: object, where: str) -> str:

@@ -126,7 +126,8 @@ def offsets_at(
     (milliseconds since the epoch); its end, if there is none.
     """
     known = bounds(address, topics, **access)
-    asked = {TopicPartition(*where): at_ms for where in known}
+    # Before the epoch there is no record, and Kafka takes no such time.
+    asked = {TopicPartition(*where): max(0, at_ms) for where in known}
     with opened(KafkaConsumer, address, "asking for offsets", **access) as consumer:
         found = consumer.offsets_for_times(asked, timeout_ms=access.get("timeout_s", 10.0) * 1000)
     first = {Partition(*where): each.offset for where, each in found.items() if each is not None}

@@ -25,6 +25,20 @@ class Codec(Protocol):
         """Return the value of ``data``."""
 
 
+def serialized(codec: Codec, request: Any) -> bytes:
+    """Return ``request`` as bytes.
+
+    :raises ConfigurationError: the codec returned something else.
+    """
+    data: Any = codec.serialize(request)  # of the user
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    what = f"the codec's serialize returned a {type(data).__name__} for a request"
+    raise ConfigurationError(f"{what}; it must return bytes")
+
+
 def codec_name(codec: Codec) -> str:
     """The name under which a journal remembers a codec: the codec's ``name``, or the name of its
     class.

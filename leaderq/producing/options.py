@@ -9,8 +9,10 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from leaderq.base.arguments import (
+    Problem,
     at_least,
     instance,
+    is_number,
     is_text,
     is_time,
     plain_function,
@@ -83,7 +85,6 @@ class ProducerOptions:
         counts = ("max_items", "max_bytes", "batch_items", "batch_bytes")
         functions = ("key", "dropped_listener")
         given = vars(self)
-        ttl_s = self.ttl_s
         require(
             *(at_least(name, given[name], 1) for name in counts),
             instance("when_full", self.when_full, Block | WhenFull),
@@ -94,9 +95,15 @@ class ProducerOptions:
             ),
             instance("retry", self.retry, Retry),
             at_least("linger_s", self.linger_s, 0, "seconds"),
-            wanted("ttl_s", ttl_s, ttl_s is None or is_time(ttl_s), "seconds, or None"),
+            ttl_problem(self.ttl_s),
             wanted("name", self.name, is_text(self.name), "a str"),
             at_least("sink_timeout_s", self.sink_timeout_s, 0, "seconds"),
             at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
             *(plain_function(name, given[name], or_none=True) for name in functions),
         )
+
+
+def ttl_problem(ttl_s: object) -> Problem:
+    """What is wrong with a time to live: of the producer, or of one request."""
+    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
+    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")

@@ -57,10 +57,10 @@ from leaderq.observability import tracing
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.producing.account import BufferState, LossReason, Lost, Settlement, Snapshot
 from leaderq.producing.buffer import Admission, RequestBuffer
-from leaderq.producing.codec import PLAIN, Codec, is_sure
+from leaderq.producing.codec import PLAIN, Codec, is_sure, serialized
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
 from leaderq.producing.listeners import OnDurable, resolve
-from leaderq.producing.options import Block, FullPolicy, ProducerOptions
+from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ttl_problem
 from leaderq.producing.request import BufferedRequest, measured, require_hash
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink
@@ -301,7 +301,7 @@ class BufferedProducer(Generic[T]):
             require(timeout("timeout_s", timeout_s))
         options, spill, data = self._options, self._spill, None
         if spill is not None and (spill.is_write_ahead or not is_sure(self._codec, request)):
-            data = self._codec.serialize(request)
+            data = serialized(self._codec, request)
         size = measured(request) if data is None else len(data)
         if size > options.max_bytes:
             self._buffer.refuse("too large")
@@ -311,6 +311,7 @@ class BufferedProducer(Generic[T]):
             one.key = options.key(request)
             require_hash(one.key)
         if ttl_s is not None or options.ttl_s is not None:
+            require(ttl_problem(ttl_s))
             one.deadline = one.since_s + (options.ttl_s if ttl_s is None else ttl_s)  # type: ignore[operator]
         one.data = data
         if self._with_context is not None and tracing.is_within_span():

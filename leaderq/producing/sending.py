@@ -316,7 +316,7 @@ class SinkSender:
         for at, one in sent.waited.items():
             try:
                 one.stored_at = None if at in left_out else place_of(at)
-            except Exception:
+            except BaseException:  # what is confirmed is not sent again
                 log.exception("sink cannot tell a place producer=%s", self._options.name)
 
     def _well(self) -> None:

@@ -25,7 +25,7 @@ from leaderq.errors import (
     WouldDeadlock,
     told,
 )
-from leaderq.producing.codec import Codec, codec_name
+from leaderq.producing.codec import Codec, codec_name, serialized
 from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, JournalRecord, Policy
 from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.listeners import OnDurable
@@ -133,7 +133,7 @@ class Spill:
         """
         callback = None if on_durable is None else lambda _, error: on_durable(error)
         ttl_s = None if one.deadline is None else one.deadline - clock.now_s()
-        data = self._codec.serialize(one.request) if one.data is None else one.data
+        data = serialized(self._codec, one.request) if one.data is None else one.data
         try:
             return self.journal.accept(data, callback, ttl_s=ttl_s, timeout_s=0.0)
         except JournalRecordTooLarge as exc:
@@ -147,7 +147,7 @@ class Spill:
         changed after it was sent.
         """
         try:
-            return b"".join((self._codec.serialize(one.request),))
+            return serialized(self._codec, one.request)
         except Exception as exc:  # noqa: BLE001 - the user's codec: it costs this request its place in the journal, and no other
             self.last_error = exc
             return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leaderq.async_term import AsyncTerm, Units
 from leaderq.base import clock
-from leaderq.base.arguments import require_finished
+from leaderq.base.arguments import is_number, require_finished, wanted
 from leaderq.career import Career, career_name
 from leaderq.events import Stage
 from leaderq.schedules.definition import only_waiting
@@ -79,6 +79,13 @@ class AsyncLeaderCareer(Career):
 
     async def retire(self) -> None:
         """Close what :meth:`prepare` opened; called once, when the process stops standing."""
+
+    @classmethod
+    def _wrong_values(cls) -> Iterator[str | None]:
+        yield from super()._wrong_values()
+        look_s = cls.blocked_after_s
+        remedy = f"seconds above 0 in {cls.__qualname__}"
+        yield wanted("blocked_after_s", look_s, is_number(look_s) and look_s > 0, remedy)
 
     def _perform(
         self,

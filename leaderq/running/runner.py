@@ -12,6 +12,7 @@ runs. On each failure:
   (T: session time-out), the process exits, because another candidate may lead;
 * if ``inaugurate`` overruns its budget, the term ends with the reason *budget*;
 * if after a planned end the code does not return within ``handover_budget_s``, the process exits;
+* the same if the runner is told to stop, and ``prepare`` or ``retire`` does not return;
 * without ``leave`` (a runner inside somebody's own program) the process never exits: the leadership
   is kept until the code returns;
 * if the guardian dies, the worker hands over and exits.
@@ -54,6 +55,7 @@ from leaderq.running.supervision import (
 from leaderq.schedules.timetable import timetable_of
 from leaderq.term import OpenTerm, Reason
 from leaderq.threads import Retry, Waker, primitives
+from leaderq.threads.stacks import stack_of
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -220,7 +222,9 @@ class Runner:
         term = self._term
         self._candidate.step_down(self._stops_because)
         self._candidate.wake()
-        if term is not None and self._leave is not None:
+        if term is None:
+            self._budgets.allow(None, None, self.settings.handover_budget_s)
+        elif self._leave is not None:
             log.info(
                 "stopping, work in hand is finished within the budget, a second signal ends it at"
                 " once career=%s id=%s term=%d budget_s=%g",
@@ -233,10 +237,19 @@ class Runner:
     def _budget_missed(self, missed: Allowance) -> None:
         term, stage = missed.term, missed.stage
         who = self.career_name, self.candidate_id
-        self.events.publish(BudgetMissed(*who, term.number, stage, missed.budget_s))
-        if stage != Stage.HANDOVER:
-            self._candidate.step_down(Reason.BUDGET, term=term)
-        elif self._leave is not None:
+        if term is None or stage is None:
+            assert self._thread is not None  # it does not end
+            log.error(
+                "prepare or retire takes longer than the hand-over budget career=%s id=%s"
+                " budget_s=%g stack=%s",
+                *(*who, missed.budget_s, stack_of(self._thread.ident)),
+            )
+        else:
+            self.events.publish(BudgetMissed(*who, term.number, stage, missed.budget_s))
+            if stage != Stage.HANDOVER:
+                self._candidate.step_down(Reason.BUDGET, term=term)
+                return
+        if self._leave is not None:
             self._leave(ExitCode.HANDOVER_MISSED)
 
     def _term_ending(self, term: OpenTerm) -> None:
@@ -291,6 +304,8 @@ class Runner:
         career = self._career
         if not isinstance(career, Career):
             return
+        if self._stopping.is_set():  # else the supervisor does this when it is told to stop
+            self._budgets.allow(None, None, self.settings.handover_budget_s)
         try:
             self._guarded("retire", lambda: career._perform(career.retire))
         except LeaderqError as exc:

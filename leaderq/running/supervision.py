@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.career import Career
 from leaderq.events import Stage
 from leaderq.term import OpenTerm, Reason, Term
@@ -38,11 +39,11 @@ _FAILURES = frozenset({Reason.FAILED, Reason.HEALTH, Reason.BUDGET})
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """Says that ``stage`` of ``term`` may take ``budget_s`` seconds, until ``until_s`` on leaderq's
-    clock.
+    clock. ``None`` for both: ``prepare`` or ``retire``, which no term includes.
     """
 
-    term: OpenTerm
-    stage: str
+    term: OpenTerm | None
+    stage: str | None
     budget_s: float
     until_s: float
 
@@ -63,8 +64,9 @@ class Budgets:
         with self._lock:
             self._open, self._running = term, None
 
-    def allow(self, term: OpenTerm, stage: Stage, budget_s: float) -> None:
-        """Allow ``stage`` to take ``budget_s`` seconds from now.
+    def allow(self, term: OpenTerm | None, stage: Stage | None, budget_s: float) -> None:
+        """Allow ``stage`` to take ``budget_s`` seconds from now; ``None``, for ``prepare`` and
+        ``retire``, counts outside of terms only.
 
         Once the hand-over of ``term`` is being timed, only a shorter time for the hand-over counts.
         After the term this is ignored, because the candidate's thread may report the end late.
@@ -75,7 +77,8 @@ class Budgets:
             handing_over = running is not None and running.stage == Stage.HANDOVER
             is_shorter = running is None or (stage is Stage.HANDOVER and until_s < running.until_s)
             if term is self._open and (is_shorter or not handing_over):
-                self._running = Allowance(term, stage.value, budget_s, until_s)
+                name = None if stage is None else stage.value
+                self._running = Allowance(term, name, budget_s, until_s)
         self._changed()
 
     def settle(self) -> None:
@@ -130,7 +133,9 @@ def _is_healthy(career: Career, within_s: float) -> bool:
 
     def ask() -> None:
         try:
-            answers.append(bool(career.healthy()))
+            answer: object = career.healthy()
+            require_finished(answer, "healthy")
+            answers.append(bool(answer))
         except BaseException:  # a health check that raises says no
             log.exception(
                 "healthy() raised, which counts as unhealthy career=%s", type(career).__name__

@@ -165,6 +165,7 @@ def _ms(moment: datetime) -> int:
 @lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
     """The time zone called ``name``; raises :class:`ConfigurationError` if there is none."""
+    require(wanted("tz", name, isinstance(name, str), "its name, like 'Europe/Berlin'"))
     if name == "UTC":
         return timezone.utc
     from zoneinfo import ZoneInfo

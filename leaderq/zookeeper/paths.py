@@ -23,6 +23,8 @@ def validated_path(path: str, *, open_ended: bool = False) -> str:
 
     :raises ConfigurationError: the path has a problem; the message names both.
     """
+    if not isinstance(path, str):
+        raise ConfigurationError(f"znode path {path!r} is a {type(path).__name__}: give a str")
     body = path[:-1] if open_ended and len(path) > 2 and path.endswith("/") else path
     if body == "/" or (_PATH.fullmatch(body) and "/." not in body):
         return path

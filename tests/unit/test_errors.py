@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import leaderq
-from leaderq.errors import LeaderqError, Reason
+from leaderq.errors import LeaderqError, Reason, leaves
 from leaderq.kafka import Record
 
 GIVEN: dict[str, Any] = {
@@ -62,6 +62,21 @@ def made(kind: type[LeaderqError]) -> LeaderqError:
         elif one.kind is one.VAR_POSITIONAL:
             positional += ["one", "two"]
     return kind(*positional, **named)
+
+
+class Group(Exception):
+    """Made for tests: Python 3.10 has no groups of its own."""
+
+    exceptions: tuple[Exception, ...] = ()
+
+
+def test_a_group_of_errors_that_is_in_itself_has_leaves():
+    group, within, one, two = Group(), Group(), OSError("one"), OSError("two")
+    within.exceptions = (two, one)
+    group.exceptions = (one, group, within)
+    assert leaves(group) == [one, two, one]
+    group.exceptions = (group,)
+    assert leaves(group) == [group]
 
 
 @pytest.mark.parametrize("kind", every_kind(), ids=lambda kind: kind.__name__)

@@ -102,7 +102,10 @@ def keeping(given: Given, path: str | None = None) -> Iterator[Operated]:
     """A block with the queue of the verb, or that at ``path``, opened for an operator. Raises
     ``ConfigurationError`` if there is no queue.
     """
-    with connected(given) as session, operated(session, given, path or given.path) as keeper:
+    with (
+        connected(given) as session,
+        operated(session, given, given.path if path is None else path) as keeper,
+    ):
         yield keeper
 
 

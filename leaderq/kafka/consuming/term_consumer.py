@@ -61,7 +61,7 @@ from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway
+from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway, checked_offsets
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
 
@@ -363,6 +363,7 @@ class TermConsumer:
         """Set every position from the store. Called before records of a new membership are used."""
         joins, held = consumer.joins, consumer.assigned()
         loaded = self._store.load(consumer, self._term, self._request_s)
+        loaded = checked_offsets(loaded, f"load() of the offset store {self._store.word!r}")
         stored = {where: at for where, at in loaded.items() if where in held}
         self._ahead.clear()  # its records follow abandoned ones; the next steps may fail
         if self._has_loaded:

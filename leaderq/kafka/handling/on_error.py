@@ -39,6 +39,7 @@ from typing import Any, Literal
 from leaderq.base.arguments import (
     Problem,
     at_least,
+    is_number,
     is_time,
     plain_function,
     require,
@@ -280,10 +281,11 @@ def retry(
     :func:`skip`; here or in ``then``, not in both.
     """
     last = _policy(then, "'then' of retry")
+    has_backoff = is_number(backoff_s) and is_time(backoff_s)
     is_twice = any((only and last.only, except_ and last.except_, is_outage and last.ask_user))
     require(
         at_least("retry: n", n, 1),
-        wanted("retry: backoff_s", backoff_s, is_time(backoff_s), "a number of seconds"),
+        wanted("retry: backoff_s", backoff_s, has_backoff, "a number of seconds"),
         unless(
             last.retries == 0,
             "retry(then=retry(...)) cannot be; give one retry more attempts, and end with 'raise',"

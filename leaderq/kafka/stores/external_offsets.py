@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from leaderq.base.arguments import require
-from leaderq.errors import ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, Offsets
-from leaderq.kafka.record import Offset, Partition, epoch_of
+from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import (
     DeliveryPromise,
     DoneAtOnce,
@@ -17,6 +13,7 @@ from leaderq.kafka.stores.offset_store import (
     OffsetStore,
     StoreAway,
     StoreContext,
+    checked_offsets,
 )
 from leaderq.term import Term
 from leaderq.threads import primitives
@@ -55,7 +52,7 @@ class ExternalOffsets(OffsetStore):
         self._load, self._where = context.load_offsets, context.where
 
     def begin(self, term: Term) -> None:
-        checked = checked_offsets(self._load(term), self._where)
+        checked = checked_offsets(self._load(term), f"'load_offsets' of {self._where}")
         with self._lock:
             self._term, self._offsets = term.id, checked
 
@@ -76,33 +73,3 @@ class ExternalOffsets(OffsetStore):
             if self._term == term.id:
                 self._offsets.update(offsets)
         return DoneAtOnce()
-
-
-def checked_offsets(offsets: Mapping[Any, int], where: str) -> dict[Partition, int]:
-    """Return the offsets that ``load_offsets`` of the class ``where`` has returned. Raises
-    ConfigurationError if they are malformed.
-    """
-    if not isinstance(offsets, Mapping):
-        raise ConfigurationError(
-            f"'load_offsets' of {where} returned {type(offsets).__name__}; it must return a mapping"
-            " of (topic, partition) to the offset to read next, {} if there is none yet"
-        )
-    problems = []
-    for key, value in offsets.items():
-        is_place = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)
-        if not (is_place and _is_count(key[1])):
-            problems.append(
-                f"'load_offsets' of {where} returned the key {key!r}; keys are (topic, partition),"
-                " such as ('clicks', 0)"
-            )
-        elif not _is_count(value):
-            problems.append(
-                f"'load_offsets' of {where} returned the offset {value!r} for {key!r}; it must be a"
-                " whole number, 0 or more"
-            )
-    require(*problems)
-    return {Partition(*key): Offset(at, epoch_of(at)) for key, at in offsets.items()}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

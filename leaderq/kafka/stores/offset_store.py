@@ -16,11 +16,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
+from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
 from leaderq.kafka.groups import OffsetAdmin
-from leaderq.kafka.record import Partition
+from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
 from leaderq.zookeeper import Session
@@ -244,3 +245,33 @@ class DoneAtOnce:
 
     def done(self, wait_s: float) -> bool:
         return True
+
+
+def checked_offsets(offsets: Mapping[Any, int], what: str) -> dict[Partition, int]:
+    """Return the offsets that the user's code ``what`` has returned. Raises ConfigurationError if
+    they are malformed.
+    """
+    if not isinstance(offsets, Mapping):
+        raise ConfigurationError(
+            f"{what} returned {type(offsets).__name__}; it must return a mapping"
+            " of (topic, partition) to the offset to read next, {} if there is none yet"
+        )
+    problems = []
+    for key, value in offsets.items():
+        is_place = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)
+        if not (is_place and _is_count(key[1])):
+            problems.append(
+                f"{what} returned the key {key!r}; keys are (topic, partition),"
+                " such as ('clicks', 0)"
+            )
+        elif not _is_count(value):
+            problems.append(
+                f"{what} returned the offset {value!r} for {key!r}; it must be a"
+                " whole number, 0 or more"
+            )
+    require(*problems)
+    return {Partition(*key): Offset(at, epoch_of(at)) for key, at in offsets.items()}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

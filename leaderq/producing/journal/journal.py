@@ -14,12 +14,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from leaderq.base import chance
 from leaderq.base import clock as clocks
-from leaderq.base.arguments import require, timeout
+from leaderq.base.arguments import require, timeout, wanted
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
@@ -101,7 +102,11 @@ class Journal:
         self._reserve_bytes = reserve_bytes
         self._is_limited = max_bytes is not None or reserve_bytes > 0
         self._clock = clocks.calendar_s if clock is None else clock
-        self.directory = Path(directory)
+        given: Any = directory
+        name = str(given) if isinstance(given, str | PathLike) else ""
+        is_path = name != "" and "\0" not in name
+        require(wanted("directory", directory, is_path, "the path of a directory"))
+        self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
         self.counters = JournalCounters()
         # Reentrant only so that a call which interrupts its own thread can be refused.

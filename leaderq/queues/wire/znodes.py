@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from leaderq.base import chance
 from leaderq.errors import NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
-from leaderq.zookeeper.paths import join, name_of, parent_of, validated_path
+from leaderq.zookeeper.paths import join, name_of, own_path, parent_of, validated_path
 
 _SHARD = re.compile(rf"{ITEM_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}").fullmatch
 _SIDE = "-side"
@@ -51,8 +51,10 @@ class QueuePaths:
     def __init__(
         self, path: str, lock_path: str | None = None, meta_path: str | None = None
     ) -> None:
-        for used in filter(None, (path, lock_path, meta_path)):
-            validated_path(used)
+        validated_path(path)
+        for beside_it in (lock_path, meta_path):
+            if beside_it is not None:
+                own_path(beside_it)
         self.path = path
         self._items = join(path, "")
         self.lock_path = lock_path

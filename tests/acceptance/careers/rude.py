@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,25 @@ class NeverHandsOver(TinyUnits):
     def handOver(self, term: Term) -> None:  # noqa: N802
         super().handOver(term)
         swallow(term)
+
+
+class NeverPrepared(TinyUnits):
+    def prepare(self) -> None:
+        note("prepare", 0)
+        time.sleep(LONG_S)
+
+
+class NeverRetires(TinyUnits):
+    def retire(self) -> None:
+        time.sleep(LONG_S)
+
+
+class LeavesAPool(TinyUnits):
+    """A thread for which Python waits before it ends the process."""
+
+    def prepare(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.pool.submit(time.sleep, LONG_S)
 
 
 class LeavingChildren(TinyUnits):

@@ -121,6 +121,8 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
         (["show", "0:999"], 1, "no letter at offset 999 of partition 0"),
         (["show", "7:0"], 1, "it holds (partition: offsets) 0: 0 to 39"),
         (["ls", "--topic", "nowhere"], 2, "no topic 'nowhere'"),
+        (["ls", "--topic", "n\u00f3where"], 2, "'n\u00f3where' cannot be the name of a topic"),
+        (["ls", "--career", "caf\u00e9"], 2, "'caf\u00e9-dead' cannot be the name of a topic"),
         (["replay", "--letter", "1", "--yes"], 2, "'1' is not PARTITION:OFFSET"),
         (["lst"], 2, "did you mean 'ls'?"),
     ]

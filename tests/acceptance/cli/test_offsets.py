@@ -137,7 +137,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
 
 def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
     now = datetime.now(timezone.utc).isoformat()
-    for when, at in (("2001-01-01", 0), (now, COUNT)):
+    for when, at in (("2001-01-01", 0), (now, COUNT), ("1969-12-31T23:59:59.999+00:00", 0)):
         done = offsets.set("Reading", when, "--yes", verb="to-time")
         assert (done.returncode, offsets.shown("Reading")) == (0, at), done.stderr
     for wrong, why in (
@@ -148,5 +148,21 @@ def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
     ):
         refused = offsets.set("Reading", *wrong, "--yes")
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+
+
+def test_a_file_that_no_export_has_written_is_refused_with_its_line(offsets, tmp_path):
+    row = {"topic": offsets.topic, "partition": 0, "offset": 1}
+    wrong = tmp_path / "wrong.jsonl"
+    for data in (
+        json.dumps({**row, "offset": float("inf")}).encode(),
+        json.dumps({**row, "offset": 0.7}).encode(),
+        json.dumps({**row, "partition": False}).encode(),
+        b"[" * 100_000,
+        b"\x7fELF\xff\xfe",
+    ):
+        wrong.write_bytes(json.dumps(row).encode() + b"\n" + data)
+        refused = offsets.set("Reading", str(wrong), "--yes", verb="import")
+        said = "line 2 is" in refused.stderr and "export did not write" in refused.stderr
+        assert (refused.returncode, said) == (2, True), refused.stderr
     refused = offsets.set("Elsewhere", "--to", "latest", "--yes")
     assert (refused.returncode, "own code keeps them" in refused.stderr) == (2, True)

@@ -162,6 +162,8 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
         (["put", path, "--from-json", "--multi", "2"], "--from-json stands alone"),
         (["drain", path, "--yes", "--json", "--null"], "--json stands alone"),
         (["peek", "orders"], "must be absolute"),
+        (["rm", "", "--yes"], "must be absolute"),
+        (["peek", path, "--limit", "9" * 30], f"{'9' * 30} is not in the range"),
         (["purge", "/", "--yes"], "'/' is not a queue"),
         (["peek", path, "--kind", "fifo"], "'fifo' is not one of"),
         (["pek", path], "did you mean 'peek'?"),

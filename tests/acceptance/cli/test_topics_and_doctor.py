@@ -138,6 +138,9 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeyp
     assert f"no topic '{topic}'" in missing.stderr
     refused = shell("topics", "create", topic, "--topic-config", "retention", **given)
     assert (refused.returncode, "'retention' is not KEY=VALUE" in refused.stderr) == (2, True)
+    for option in ("--partitions", "--replication"):
+        refused = shell("topics", "create", topic, option, "9" * 30, **given)
+        assert (refused.returncode, "is not in the range" in refused.stderr) == (2, True)
     made = shell("topics", "create", topic, "--partitions", "3", **given)
     assert "is created" in made.stderr  # nothing was made before
     assert "holds no records" in shell("topics", "show", topic, **given).stderr
@@ -163,8 +166,11 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given, monkeyp
         (2, "k", "c"),
         (3, "k", ""),
     ]
+    assert shell("topics", "put", topic, "--key", "\udcff", "\udcfe", **given).returncode == 0
+    bytes_ = shell("topics", "show", topic, "--last", "6", "--json", **given).stdout
+    assert json.loads(bytes_.splitlines()[-1])["key"] == {"base64": "/w=="}
     listed = shell("topics", "ls", **given).stdout.splitlines()
-    assert [topic, "3", "4", "1"] in [line.split() for line in listed]
+    assert [topic, "3", "5", "1"] in [line.split() for line in listed]
 
 
 def test_doctor_says_what_the_servers_tick_is_and_refuses_one_that_is_set_too_low(

@@ -149,6 +149,20 @@ def test_a_hang_up_is_a_request_to_stop(standing, history):
     assert history.lines("inaugurate", term=2)[0]["unclean"] is False
 
 
+@pytest.mark.parametrize("target", ["NeverPrepared", "NeverRetires", "LeavesAPool"])
+def test_what_does_not_end_outside_of_terms_holds_no_process_up_that_was_told_to_stop(
+    start, history, target
+):
+    a = start(f"rude:{target}", id="a", arguments=["--handover-budget-s", "0.5"])
+    eventually(lambda: history.lines("prepare" if target == "NeverPrepared" else "begin"))
+    a.terminate()
+    assert a.wait(timeout_s=30) == 4
+    # What holds it up is named: the method, or the thread.
+    (said,) = [line["message"] for line in a.lines if line["level"] == "error"]
+    where = {"NeverPrepared": "> prepare (rude.py", "NeverRetires": "> retire (rude.py"}
+    assert where.get(target, "ThreadPoolExecutor-0_0") in said
+
+
 def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
     start, zookeeper_server, fault_proxy, history, tmp_path
 ):

@@ -100,6 +100,7 @@ def test_a_stream_sends_the_screen_after_each_reading_and_tells_of_failures():
         events = streamed(browser, "/events?screen=/career&of=billing&seen=0", 3)
         assert [one.count('id="terms"') for one in events] == [1, 1, 1]
         page.fails = True
+        assert streamed(browser, f"/events?screen=/&seen={'0' * 5000}", 1)
         failing = streamed(browser, "/events?screen=/&seen=0", 3)[-1]
         assert "ConnectionLost: no server answers" in failing
         assert "billing" in failing

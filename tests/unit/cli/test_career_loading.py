@@ -33,6 +33,10 @@ class Broken(AdBilling):
     def __init__(self):
         raise RuntimeError("no such table")
 
+class Leaving(AdBilling):
+    def __init__(self):
+        raise SystemExit("no such table")
+
 class Plain: ...
 
 def function(): ...
@@ -83,10 +87,10 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
         ("xyzzy.plugh:A", "module 'xyzzy' was not found in {folder} nor where Python looks; run"),
         ("adbills.deeper:A", "module 'adbills.deeper' was not found"),
         ("adbills:AdBiling", "({folder}/adbills.py) has no 'AdBiling'; did you mean 'AdBilling'?"),
-        ("adbills:Xyzzy", "has no 'Xyzzy'; its careers: AdBilling, Bare, Greedy, Broken, Misspelt"),
+        ("adbills:Xyzzy", "its careers: AdBilling, Bare, Greedy, Broken, Leaving, Misspelt"),
         ("adbills:function", "is a function, not a class"),
         ("adbills:made", "is an instance of AdBilling, not a class"),
-        ("adbills:Plain", "({folder}/adbills.py:19) is not a career; make it a subclass of"),
+        ("adbills:Plain", "({folder}/adbills.py:23) is not a career; make it a subclass of"),
         ("adbills:Bare", "is not complete; it still needs handOver, inaugurate"),
         ("adbills:Misspelt", "still needs execute; is exectue meant to be execute?"),
         ("adbills:Greedy", "its constructor needs url, table; give them defaults"),
@@ -115,13 +119,17 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users
     assert said.format(file=folder / "faulty_module.py") in refusal("faulty_module:A", folder)
 
 
-def test_a_constructor_that_raises_is_named_with_its_place(folder):
-    career = find_career("adbills:Broken", folder)
+@pytest.mark.parametrize(
+    ("name", "raised", "line"), [("Broken", RuntimeError, 17), ("Leaving", SystemExit, 21)]
+)
+def test_a_constructor_that_raises_is_named_with_its_place(folder, name, raised, line):
+    career = find_career(f"adbills:{name}", folder)
     with pytest.raises(ConfigurationError) as caught:
-        make_career(career, "adbills:Broken")
-    said = f"its constructor raised RuntimeError: no such table ({folder}/adbills.py:17)"
+        make_career(career, f"adbills:{name}")
+    place = f"{folder}/adbills.py:{line}"
+    said = f"its constructor raised {raised.__name__}: no such table ({place})"
     assert said in str(caught.value)
-    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert isinstance(caught.value.__cause__, raised)
 
 
 def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_path, monkeypatch):

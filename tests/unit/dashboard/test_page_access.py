@@ -33,6 +33,7 @@ def test_only_expected_host_names_are_answered() -> None:
         ("http://localhost:8091", None, False),
         ("http://evil.example", None, False),
         ("null", None, False),
+        ("http://[", None, False),
         ("http://localhost:8090", "cross-site", False),
         (None, "same-site", False),
     ],

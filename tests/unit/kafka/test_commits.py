@@ -12,7 +12,7 @@ import pytest
 from terms import open_term
 
 from leaderq.base import clock
-from leaderq.errors import KafkaError
+from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.consuming import commits as module
 from leaderq.kafka.consuming import consumer_check
@@ -391,6 +391,23 @@ def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_gro
     assert (told, again - lost) == (3.0, 3.0)
     assert 60.0 <= whole - told < 63.0
     assert {note for _, _, note in shown} == {"leaderq term 7, for information"}
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [A], {"t-0": 5}, {None: 5}, {A: "5"}, {A: 5.0}, {A: -1}, {A: 2**63}]
+)
+def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answer: Any) -> None:
+    class Strange(Elsewhere):
+        def load(self, *_: Any) -> Any:
+            return answer
+
+    client: Any = Client(records={A: [Record("t", 0, 5, 0, None, b"")]})
+    reports: Any = mock.Mock(former=DrainReport)
+    plan = ConsumingPlan("address", lambda: client, Strange(), "career", reports)
+    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+    with pytest.raises(ConfigurationError, match=r"load\(\) of the offset store 'elsewhere' ret"):
+        consumer.round()
+    assert consumer.offer() is None
 
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])

@@ -29,7 +29,7 @@ from leaderq.kafka.clients.client_options import (
 )
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.declaration import delivery_of
-from leaderq.kafka.stores.offset_store import DeliveryPromise
+from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 from leaderq.running.supervision import watch_health
 from leaderq.term import Reason, Term
 from leaderq.testing import eventually
@@ -72,7 +72,8 @@ def test_the_group_is_the_careers_name_unless_declared() -> None:
 
 def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     wrong = {
-        "topics": (),
+        "topics": ("clicks", 5),
+        "produces": None,
         "max_records": 0,
         "max_bytes": -1,
         "max_wait_s": -0.1,
@@ -224,6 +225,25 @@ def test_a_contradiction_is_refused_with_its_remedy(
         delivery_of(delivery, store, "Billing")  # type: ignore[arg-type]
     assert remedy in str(refused.value)
     assert "of Billing" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"word": 5},
+        {"word": ""},
+        {"promises": None},
+        {"promises": ()},
+        {"promises": "at_least_once"},
+    ],
+)
+def test_a_store_of_ones_own_that_says_nonsense_of_itself_is_refused(said: dict[str, Any]) -> None:
+    own = {"word": "own", "load": None, "commit": None, **said}
+    store = type("Own", (OffsetStore,), own)()
+    with pytest.raises(ConfigurationError) as refused:
+        delivery_of(None, store, "Billing")
+    ((name, value),) = said.items()
+    assert f"Own, offsets of Billing, has {name}={value!r}" in str(refused.value)
 
 
 # -- which options of a client library a user may set, and what is said of the others

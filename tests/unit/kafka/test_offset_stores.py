@@ -32,8 +32,8 @@ from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaA
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import opened
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
-from leaderq.kafka.stores.external_offsets import ExternalOffsets, checked_offsets
-from leaderq.kafka.stores.offset_store import StoreContext
+from leaderq.kafka.stores.external_offsets import ExternalOffsets
+from leaderq.kafka.stores.offset_store import StoreContext, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
 from leaderq.zookeeper import Create, SetData
 
@@ -77,7 +77,7 @@ def test_an_unusable_answer_is_refused_with_the_value_and_the_place(
     answer: Any, named: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        checked_offsets(answer, "Clicks")
+        checked_offsets(answer, "'load_offsets' of Clicks")
     assert named in str(refused.value)
     assert "'load_offsets' of Clicks" in str(refused.value)
 

@@ -213,6 +213,9 @@ def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(
             call(timeout_s=not_a_time)
     with pytest.raises(ConfigurationError, match="timeout_s"):
         asyncio.run(one.asend("a", timeout_s=not_a_time))
+    for call in calls[:2]:
+        with pytest.raises(ConfigurationError, match="ttl_s"):
+            call(ttl_s=not_a_time)
     assert one.snapshot().balance.accepted == 0
     one.send("b")
     assert one.flush(None)

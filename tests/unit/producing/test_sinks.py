@@ -277,6 +277,20 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
     assert sink.confirmed == [0, 1, 2]
 
 
+@pytest.mark.parametrize("error", [ERROR, SystemExit(1)])
+def test_a_place_that_cannot_be_told_is_none_and_nothing_confirmed_is_sent_again(
+    producer: Make, error: BaseException
+) -> None:
+    def place_of(_at: int) -> object:
+        raise error
+
+    sink = _FaultySink(lambda: BatchOutcome(place_of=place_of))
+    one = producer(sink)
+    assert one.submit(1).result(60) is None
+    assert one.flush(60)
+    assert sink.calls == [[1]]
+
+
 def test_a_listener_or_a_callback_that_exits_ends_nothing(
     producer: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

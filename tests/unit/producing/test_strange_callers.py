@@ -52,6 +52,23 @@ def test_what_cannot_be_used_is_refused_when_it_is_given(
     assert not (tmp_path / "journal").exists()
 
 
+class Texts:
+    """A codec that returns no bytes."""
+
+    def serialize(self, value: Any) -> Any:
+        return str(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        return int(data)
+
+
+def test_a_codec_that_returns_no_bytes_is_told_so(producer: Make, tmp_path: Path) -> None:
+    one = producer(journal=tmp_path / "journal", codec=Texts())
+    with pytest.raises(ConfigurationError, match=r"serialize returned a str .* must return bytes"):
+        one.send(1)
+    assert one.snapshot().balance.accepted == 0
+
+
 # -- keys without a hash, requests changed after they were sent, a disk that is behind, a fork
 
 

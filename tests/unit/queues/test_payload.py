@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leaderq.engine.members import Membership
+from leaderq.engine.serializers import unchanging
 from leaderq.errors import ConfigurationError, CorruptItem, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.consumption import ItemWorkers
@@ -341,3 +342,23 @@ def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() ->
     claim.deaths = 1
     assert workers._failed(claim, claim.items, ValueError()).outcome is ItemOutcome.KEPT
     assert claim.failures == 2  # one death, one failure
+
+
+@pytest.mark.parametrize("place", ["lock_path", "meta_path"])
+@pytest.mark.parametrize("path", ["", "/", "/zookeeper/locks", "locks", 5])
+def test_a_place_that_no_queue_may_have_is_refused_with_its_value(place: str, path: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"znode path {path!r} "):
+        QueuePaths("/jobs", **{place: path})
+
+
+@pytest.mark.parametrize("returned", [None, "text", 5])
+def test_a_serializer_that_returns_no_bytes_is_told_so(returned: Any) -> None:
+    with pytest.raises(TypeError, match=r"serializer returned a \w+; it must return bytes"):
+        unchanging(returned)
+
+
+def test_a_buffer_that_a_serializer_may_use_again_is_copied() -> None:
+    buffer = bytearray(b"one")
+    data = unchanging(buffer)
+    buffer[:] = b"two"
+    assert data == b"one"

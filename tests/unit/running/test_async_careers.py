@@ -159,6 +159,13 @@ def test_a_plain_method_is_refused_and_a_coroutine_names_the_class_for_it():
         drive(Plain())
 
 
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", None, True])
+def test_a_time_after_which_a_loop_is_blocked_that_is_none_is_refused(seconds):
+    career = type("Hasty", (Diary,), {"blocked_after_s": seconds})
+    with pytest.raises(ConfigurationError, match=r"blocked_after_s=.*seconds above 0 in Hasty"):
+        drive(career())
+
+
 # ---- the end of a term ---------------------------------------------------------------------------
 
 

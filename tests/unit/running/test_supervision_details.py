@@ -178,7 +178,9 @@ def test_a_career_is_asked_each_interval_while_its_term_is_on():
     assert [(one.joined, one.named["daemon"]) for one in threads] == [(2.0, True)] * 3
 
 
-@pytest.mark.parametrize("answer", [False, None, 0, RuntimeError("x"), SystemExit(1)])
+@pytest.mark.parametrize(
+    "answer", [False, None, 0, (yes for yes in [True]), RuntimeError("x"), SystemExit(1)]
+)
 def test_a_career_that_says_no_or_raises_is_unhealthy_once(answer, caplog):
     career = Watched(True, answer, False)
     assert watched(career, 9) == 1

@@ -124,6 +124,7 @@ def test_of_ticks_that_come_in_crowds_the_newest_are_looked_at_too(cron, until):
         ({"cron": "61 * * * *"}, "'61 * * * *' cannot be read: Bad minute"),
         ({"cron": "0 0 31 2 *"}, "'0 0 31 2 *' cannot be read"),
         ({"cron": "* * * * *", "tz": "Berlin"}, "tz='Berlin' is not a time zone known here"),
+        ({"cron": "* * * * *", "tz": timezone.utc}, "give its name, like 'Europe/Berlin'"),
         ({"every_s": 0}, "every_s=0: give 0.1 to 3"),
         ({"every_s": "30"}, "every_s='30': give 0.1 to 3"),
         ({"every_s": 1, "catch_up": "first"}, "catch_up='first': give 'last' or 'all' or 'none'"),

@@ -26,6 +26,7 @@ def test_a_good_path_is_returned_as_it_is(path):
     [
         *("", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/a/./b"),
         *(f"/{one}" for one in "\0\x1f\x7f\ue000\uffff"),
+        *(None, 5, b"/a"),
     ],
 )
 def test_a_path_that_zookeeper_would_refuse_is_named(path):

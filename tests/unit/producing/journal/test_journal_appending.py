@@ -13,6 +13,7 @@ import pytest
 from faulty_disk import FaultyDisk, payloads, segments
 
 from leaderq.errors import (
+    ConfigurationError,
     JournalClosed,
     JournalFull,
     JournalLocked,
@@ -118,6 +119,26 @@ def test_what_cannot_be_stored_is_refused_and_a_closed_journal_refuses_everythin
         with pytest.raises(JournalClosed):
             use()
     assert journal.room_bytes == 0
+
+
+def test_a_journal_stays_where_it_is_though_its_process_changes_its_directory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with Journal("relative", segment_bytes=4096) as journal:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        ids = [journal.append(b"x" * 1000) for _ in range(10)]
+    with Journal(tmp_path / "relative", segment_bytes=4096) as journal:
+        assert [record.id for record in journal.read()] == ids
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", 5, None, b"journal"])
+def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"directory=.*: give the path"):
+        Journal(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
