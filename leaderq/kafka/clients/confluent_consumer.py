@@ -100,6 +100,7 @@ class ConfluentConsumer(ConsumerClient):
         self._resting: frozenset[Partition] = frozenset()
         self._unproved: dict[Partition, int] = {}
         self._stash: list[Any] = []
+        self._gone: OffsetOutOfRange | None = None
         self._is_reading = False
         self._fenced: KafkaFenced | None = None
 
@@ -178,7 +179,7 @@ class ConfluentConsumer(ConsumerClient):
 
     def _begin_again(self, partitions: frozenset[Partition], membership: _Membership) -> None:
         self._held, self._membership, self._resting = partitions, membership, frozenset()
-        self._stash, self._next, self._ends = [], {}, {}
+        self._stash, self._next, self._ends, self._gone = [], {}, {}, None
         self._is_reading = False
 
     @property
@@ -208,8 +209,12 @@ class ConfluentConsumer(ConsumerClient):
         """
         if len(self._stash) >= _STASH and self._is_reading:
             self._read({})
-        came = self._consume(1, wait_s)
-        self._stash += came  # not in one line with the call: that may have emptied the stash
+        try:
+            came = self._consume(1, wait_s)
+        except OffsetOutOfRange as exc:  # of what is read: whoever polls has to know
+            self._gone = exc
+        else:
+            self._stash += came  # not in one line with the call: that may have emptied the stash
 
     def assigned(self) -> frozenset[Partition]:
         return self._held
@@ -257,6 +262,9 @@ class ConfluentConsumer(ConsumerClient):
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
         joins = self._joins
+        if (gone := self._gone) is not None:
+            self._gone = None
+            raise gone
         found, self._stash = self._stash[:most], self._stash[most:]
         try:
             found += self._consume(most - len(found), 0.0)
@@ -318,7 +326,7 @@ class ConfluentConsumer(ConsumerClient):
         if lost := set(offsets) - self._held:
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
         self._next.update(offsets)
-        self._stash, self._ends, self._resting = [], {}, frozenset(resting)
+        self._stash, self._ends, self._resting, self._gone = [], {}, frozenset(resting), None
         self._unproved = {at: to for at, to in offsets.items() if epoch_of(to) >= 0}
         self._read(self._next)
 

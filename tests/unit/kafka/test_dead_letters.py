@@ -23,6 +23,7 @@ from leaderq.kafka.dead_letters.format import (
 )
 from leaderq.kafka.dead_letters.replay import (
     MAX_NOTE,
+    DeadLetterFilter,
     DeadLetterReplay,
     ReplayProgress,
     progress_noted,
@@ -314,6 +315,29 @@ def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(
     with pytest.raises(KafkaError, match=r"Kafka was away, and has dropped .* in hand for 25 s"):
         replay.run(lambda _: None)
     assert (replay.sent, replay.remaining()) == (0, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "has_it"),
+    [
+        (DeadLetterFilter(), True),
+        (DeadLetterFilter(error="valueerror: NO such"), True),
+        (DeadLetterFilter(error="KeyError"), False),
+        (DeadLetterFilter(origin="t"), True),
+        (DeadLetterFilter(origin="dead"), False),
+        (DeadLetterFilter(places=frozenset({(3, 8), (0, 1)})), True),
+        (DeadLetterFilter(places=frozenset({(3, 9), (1, 2)})), False),
+        (DeadLetterFilter("person", "t", frozenset({(3, 8)})), True),
+        (DeadLetterFilter("person", "u", frozenset({(3, 8)})), False),
+    ],
+)
+def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(
+    chosen: DeadLetterFilter, has_it: bool
+) -> None:
+    error = ValueError("no Such person")
+    key, value, headers, _ = new_dead_letter(record(), error, 1, 1, "c", 1)
+    found = read_dead_letter(Record("dead", 3, 8, 0, key, value, headers))
+    assert (found in chosen) is has_it
 
 
 # -- what a replay remembers of a partition, and that it fits beside a committed offset
