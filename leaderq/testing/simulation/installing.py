@@ -268,7 +268,9 @@ def _put_clock(seams: _Seams, world: World) -> None:
         world.reads += 1
         if world.reads > MOST_READS_AT_ONCE:
             world.spin()
-        return task.process.clock_s()
+        process = task.process
+        at_s: float = process.clock_at + (world.now_s - process.clock_at_s) * process._pace
+        return at_s
 
     def calendar_s() -> float:
         at_s, task = now_s(), world.current
