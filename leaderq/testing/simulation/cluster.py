@@ -68,6 +68,8 @@ class SimulatedGuardian:
             self._news.wait(None if due_s is None else max(0.0, due_s - clock_s()))
             self._news.clear()
             self._watchdog, what = self._watchdog.look(clock_s(), stopped=self._worker.frozen)
+            if what is Intervention.LEAVE_ALONE:
+                continue
             if what is Intervention.KILL:
                 self._worker.kill()
             elif what is Intervention.TERMINATE:
@@ -248,7 +250,7 @@ class SimulatedCluster:
         for one in self.workers:
             if not (one._starts and one.process.alive):
                 one.start()
-        self.world.at(0.5, self.keep_running)
+        self.world.after(0.5, self.keep_running)
 
     def terminate(self, process: Process) -> None:
         """Send SIGTERM: the first one asks the worker to hand over, the second one ends the

@@ -21,7 +21,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, final
 
 from greenlet import getcurrent, greenlet
 
@@ -168,6 +168,7 @@ class Process:
         self._set_pace(0.0)
 
 
+@final
 class Task:
     """One thread of a simulated process."""
 
