@@ -75,6 +75,7 @@ class Term:
         self._stand_again_after_s: float | None = None
         self._finished = False
         self._at_end: tuple[Callable[[], object], ...] = ()
+        self._tell_deadline: Callable[[], object] = lambda: None
         self._lock = primitives.Lock()
 
     @property
@@ -243,6 +244,13 @@ class OpenTerm(Term):
         """Whether the career has said that there is nothing left to do."""
         return self._finished
 
+    def tell_changes(self, call: Callable[[], object]) -> None:
+        """Call ``call()`` after each change of the deadline, and when the term begins to end or is
+        over, on the thread that changes it. ``call`` must not block. Only one is told.
+        """
+        self._tell_deadline = call
+        self._call_at_end(call)
+
     def prolong(self, deadline: float) -> None:
         """Trust the leadership until ``deadline``. An earlier deadline is ignored, and any once the
         term is over.
@@ -251,11 +259,13 @@ class OpenTerm(Term):
             # A passed deadline is final: somebody may have acted on it (facts.md, bug 9).
             if not self._over and clock.now_s() < self._deadline:
                 self._deadline = max(self._deadline, deadline)
+        self._tell_deadline()
 
     def shorten(self, deadline: float) -> None:
         """Trust the leadership no longer than until ``deadline``; a later deadline is ignored."""
         with self._lock:
             self._deadline = min(self._deadline, deadline)
+        self._tell_deadline()
 
     def pause(self, paused: bool) -> None:
         """Forbid the next unit of work, or allow it again."""

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _RETRIES = Retry(first_s=0.05, most_s=1.0)
 _HANDOVER_SHOWN_AFTER_S = 0.05
 _OPERATOR_PAUSED = "an operator paused the career"
+_GOT_THROUGH = frozenset((Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED))
 
 Request = Callable[[], None]
 
@@ -111,7 +112,8 @@ class Campaign:
         """
         if self.tenure is not None and self.role.holds_term:
             signal = self.tenure.signal_due(at_s)
-            if signal is Input.LEASE_OVER or (signal is Input.LATE and self.role is Role.LEADING):
+            is_over_or_late = signal is not None
+            if is_over_or_late and (signal is Input.LEASE_OVER or self.role is Role.LEADING):
                 return signal
             if self._announce_at_s is not None and at_s >= self._announce_at_s:
                 self._announce_at_s = None
@@ -128,12 +130,12 @@ class Campaign:
         results.
         """
         while signal is not None:
-            if signal is Input.CONNECTED:
+            if signal in _GOT_THROUGH:
+                self._backoff.reset()
+            elif signal is Input.CONNECTED:
                 self._enlistment.forget_watch()
                 if self.tenure is not None:
                     self.tenure.connected()
-            elif signal in (Input.ENLISTED, Input.BEHIND, Input.WON, Input.RELEASED):
-                self._backoff.reset()
             role, effects = step(self.role, signal)
             if role is not self.role:
                 log.debug("role changed career=%s id=%s role=%s", self._career, self._id, role.name)

@@ -95,8 +95,9 @@ class Candidate:
             software=software or Software(),
             prefers_newest=prefers_newest,
         )
-        # guards the following, and is notified after each signal
+        # guards the following, and is notified after each signal while somebody waits for a fact
         self._changed = primitives.Condition()
+        self._waiting = 0
         self._won: OpenTerm | None = None
         self._broken: BaseException | None = None
         self._woken = False
@@ -251,7 +252,11 @@ class Candidate:
 
     def _wait(self, fact: Callable[[], bool], timeout_s: float) -> bool:
         with self._changed:
-            return bool(self._changed.wait_for(lambda: self._broken or fact(), timeout_s))
+            self._waiting += 1
+            try:
+                return bool(self._changed.wait_for(lambda: self._broken or fact(), timeout_s))
+            finally:
+                self._waiting -= 1
 
     # ---- the thread -----------------------------------------------------------------------------
 
@@ -265,8 +270,9 @@ class Candidate:
                     heard()
                 elif heard is not None:
                     self._campaign.take(heard)
-                with self._changed:
-                    self._changed.notify_all()
+                if self._waiting:  # who waits from now on finds the fact
+                    with self._changed:
+                        self._changed.notify_all()
         except FromOutside:
             raise  # a simulated process is killed
         except BaseException as exc:  # whatever it is, it must not end this thread unsaid

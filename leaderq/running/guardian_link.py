@@ -30,10 +30,11 @@ from leaderq.base import clock
 from leaderq.events import EventBus, GuardianLost
 from leaderq.running.guardian import GUARDIAN_FD
 from leaderq.running.watchdog import LeaseReport
-from leaderq.term import Term
+from leaderq.term import OpenTerm, Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Security, Session, SessionState
 
+Message = dict[str, Any]
 _LOOK_S = 0.5
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of who made the socket pair
 
@@ -50,8 +51,8 @@ class GuardianLink:
         self.pid = guardian
         """The guardian's process id."""
         self._lock = primitives.Lock()
-        self._unsent: deque[bytes] = deque()
-        self._newest_report: bytes | None = None
+        self._unsent: deque[Message] = deque()
+        self._newest_report: Message | None = None
         self._reported: LeaseReport | None = None  # the newest that was said, or waits for the pipe
         self._begun = b""  # the rest of a line that was sent in part
         self._session: Session | None = None
@@ -113,13 +114,14 @@ class GuardianLink:
         """
         self._say({"session": None})
 
-    def watch_term(self, term: Term, handover_budget_s: float) -> None:
+    def watch_term(self, term: OpenTerm, handover_budget_s: float) -> None:
         """Report news of ``term`` to the guardian until :meth:`forget_term`: now, at each
-        :meth:`report`, and every T/24.
+        :meth:`report`, and as soon as its lease is prolonged or shortened or its end begins.
         """
         assert self._session is not None  # attach comes first
         with self._lock:
             self._held.append(_HeldTerm(term, self._session, handover_budget_s))
+        term.tell_changes(self.report)
         self.report()
 
     def report(self, *, handing_over: Term | None = None) -> None:
@@ -152,7 +154,7 @@ class GuardianLink:
         report = min(reports, key=lambda one: one.kill_s, default=None)
         if report != self._reported:
             self._reported = report
-            self._newest_report = _line({"term": None} if report is None else report._asdict())
+            self._newest_report = {"term": None} if report is None else report._asdict()
             self._send()
 
     def _session_changed(self, state: SessionState) -> None:
@@ -171,9 +173,9 @@ class GuardianLink:
 
     # ---- the pipe ---------------------------------------------------------------------------
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _say(self, message: Message) -> None:
         with self._lock:
-            self._unsent.append(_line(message))
+            self._unsent.append(message)
             self._send()
 
     def _send(self) -> None:
@@ -181,9 +183,9 @@ class GuardianLink:
         while True:
             if not self._begun:
                 if self._unsent:
-                    self._begun = self._unsent.popleft()
+                    self._begun = _line(self._unsent.popleft())
                 elif self._newest_report is not None:
-                    self._begun, self._newest_report = self._newest_report, None
+                    self._begun, self._newest_report = _line(self._newest_report), None
                 else:
                     return
             try:
@@ -194,19 +196,14 @@ class GuardianLink:
                 self._begun = b""
 
     def _listen(self) -> None:
-        """Report the term from time to time; return when the guardian is gone.
+        """Send what the link could not take before; return when the guardian is gone.
 
         The guardian sends nothing; only the end of the stream matters.
         """
         poller = select.poll()
         with suppress(OSError, ValueError):  # reset or closed: the same end
             poller.register(self._link, select.POLLIN)
-            while True:
-                session = self._session
-                look_s = _LOOK_S if session is None else min(_LOOK_S, session.shares.grace_s)
-                if poller.poll(look_s * 1000) and not self._has_guardian():
-                    return
-                self.report()
+            while not poller.poll(_LOOK_S * 1000) or self._has_guardian():
                 with self._lock:
                     self._send()
 
@@ -249,7 +246,7 @@ class _HeldTerm:
         )
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _line(message: Message) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 

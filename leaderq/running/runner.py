@@ -261,8 +261,6 @@ class Runner:
             self._time_hand_over(term)
             if term.reason not in (Reason.RESIGNED, Reason.FINISHED):  # by the unit itself
                 stages.abandon()
-        if self._guardian is not None:
-            self._guardian.report()
 
     def _time_hand_over(self, term: OpenTerm) -> None:
         deposed = term.reason is not None and term.reason.deposes

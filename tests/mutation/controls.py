@@ -309,8 +309,8 @@ a term is reported after its code has returned
 +[*self._held]
 all reports wait for a guardian that does not read
 @test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does
--self._newest_report = _line({"term": None} if report is None else report._asdict())
-+self._unsent.append(_line({"term": None} if report is None else report._asdict()))
+-self._newest_report = {"term": None} if report is None else report._asdict()
++self._unsent.append({"term": None} if report is None else report._asdict())
 of several terms the guardian hears of the one that ends last
 @test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first
 -report = min(

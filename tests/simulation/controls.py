@@ -142,7 +142,7 @@ CONTROLS = (
     _of(
         "a claim whose answer was lost is taken for a win",
         _lost_claim_is_a_win,
-        seed=10,
+        seed=15,
         life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
     ),
     _of(

@@ -133,13 +133,13 @@ DRAIN_CONTROLS = (
     _of(
         "a lost answer of ZooKeeper is a failure",
         patched(ZooKeeperOffsets, "_happened", _may_have_failed),
-        124,
+        38,
         life=_ZOOKEEPER,
     ),
     _of(
         "a lost answer of ZooKeeper is a success",
         patched(ZooKeeperOffsets, "_happened", lambda *_: True),
-        41,
+        40,
         life=_ZOOKEEPER,
     ),
     _of("an unknown commit is a commit", _unknown_is_committed, 7, life=_TRANSACTION),

@@ -152,7 +152,7 @@ def lead(life: ElectionLife) -> LifeVerdict:
             chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=life.fenced_only
         )
         problems += failures(world)
-    terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
+    terms = [line.what for line in chronicle.lines].count(What.INAUGURATED)
     return LifeVerdict(life, problems, world, terms)
 
 

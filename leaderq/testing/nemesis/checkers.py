@@ -18,6 +18,13 @@ from leaderq.testing.nemesis.history import Kind, Line, What, read
 
 FREEZES: Final = frozenset({Kind.FREEZE_WORKER, Kind.FREEZE_TREE, Kind.FREEZE_BOTH})
 """The faults that stop a worker."""
+# Looked up once: a checker compares every line with most of these.
+_INAUGURATED: Final = What.INAUGURATED
+_ACCEPTED: Final = What.ACCEPTED
+_BELIEVED: Final = What.BELIEVED
+_HEALED: Final = What.HEALED
+_FAULT: Final = What.FAULT
+_OVER: Final = What.OVER
 _ALONE: Final = frozenset({Kind.KILL_GUARDIAN, Kind.KILL_BOTH, Kind.FREEZE_GUARDIAN})
 _BEGINNINGS: Final = frozenset({What.INAUGURATED, What.UNIT})
 _ACTS: Final = _BEGINNINGS | {What.EFFECT, What.BELIEVED}
@@ -62,9 +69,9 @@ class Bounds:
 def register_never_falls_back(lines: Iterable[Line], bounds: Bounds) -> list[str]:
     """Sentences about fenced writes that ZooKeeper accepted after a write of a newer term."""
     problems = []
-    newest = Line(0, What.ACCEPTED, number=-1)
+    newest = Line(0, _ACCEPTED, number=-1)
     for line in lines:
-        if line.what is What.ACCEPTED:
+        if line.what is _ACCEPTED:
             if line.number <= newest.number or line.term < newest.term:
                 problems.append(
                     f"fenced write {line.number} of term {line.term} was accepted after "
@@ -86,14 +93,14 @@ def nothing_after_its_term(lines: Iterable[Line], bounds: Bounds) -> list[str]:
 
     for line in lines:
         excuses.hear(line)
-        newest = inaugurated[-1] if inaugurated else Line(0, What.INAUGURATED)
-        if line.what is What.INAUGURATED and line.term > newest.term:
+        newest = inaugurated[-1] if inaugurated else Line(0, _INAUGURATED)
+        if line.what is _INAUGURATED and line.term > newest.term:
             inaugurated.append(line)
-        elif line.what is What.INAUGURATED and line.term == newest.term:
+        elif line.what is _INAUGURATED and line.term == newest.term:
             problems.append(f"{_named(line)} was inaugurated, although {_named(newest)} had been")
         elif line.what in _ACTS and line.term < newest.term:
             # The time of the look at the clock counts, not the time of writing.
-            in_time = line.what is What.BELIEVED and line.at <= successor(line.term).at
+            in_time = line.what is _BELIEVED and line.at <= successor(line.term).at
             if not in_time and not excuses.excuse(line):
                 dead[line.term, line.pid, _what(line)].append(line)
     for (term, _, what), found in dead.items():
@@ -110,15 +117,15 @@ def led_again(lines: Iterable[Line], bounds: Bounds) -> list[str]:
     """Sentences about healings after which nobody led within T + 2 s."""
     problems = []
     healed: Line | None = None
-    newest, line = 0, Line(0, What.HEALED)
+    newest, line = 0, Line(0, _HEALED)
     for line in lines:
-        newest = max(newest, line.term if line.what is What.INAUGURATED else 0)
+        newest = max(newest, line.term if line.what is _INAUGURATED else 0)
         if healed is not None:
             is_led = leads(line, healed, newest, bounds)
-            if is_led or line.what in (What.HEALED, What.FAULT):
+            if is_led or line.what in (_HEALED, _FAULT):
                 problems += _unled(healed, line.at, bounds)
                 healed = None
-        healed = line if line.what is What.HEALED else healed
+        healed = line if line.what is _HEALED else healed
     return problems + (_unled(healed, line.at, bounds) if healed is not None else [])
 
 
@@ -147,7 +154,7 @@ def paused_is_paused(lines: Iterable[Line], bounds: Bounds) -> list[str]:
     paused: Line | None = None
     for line in lines:
         excuses.hear(line)
-        if line.what is What.INAUGURATED:
+        if line.what is _INAUGURATED:
             began[line.term] = line.at
         elif line.what in (What.PAUSED, What.RESUMED):
             paused = line if line.what is What.PAUSED else None
@@ -227,9 +234,9 @@ def check(path: Path, *, seed: int, bounds: Bounds) -> NemesisReport:
     counts: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     for line in read(path):
-        if line.what is What.FAULT and line.kind is not None:
+        if line.what is _FAULT and line.kind is not None:
             faults[line.kind.value] += 1
-        elif line.what is What.OVER:
+        elif line.what is _OVER:
             counts["faults that failed"] += bool(line.why)
         elif line.what in _COUNTED:
             counts[f"{line.what.value} by a child" if line.child else line.what.value] += 1
@@ -264,9 +271,9 @@ class _Excuses:
         self._harms: dict[int, dict[int, _Harm]] = defaultdict(dict)
 
     def hear(self, line: Line) -> None:
-        if line.what is What.FAULT and line.kind is not None and line.pid:
+        if line.what is _FAULT and line.kind is not None and line.pid:
             self._harms[line.pid][line.number] = _Harm(line.kind)
-        elif line.what is What.OVER and (harm := self._harms[line.pid].get(line.number)):
+        elif line.what is _OVER and (harm := self._harms[line.pid].get(line.number)):
             harm.over_s = line.at
 
     def excuse(self, line: Line) -> bool:
@@ -277,7 +284,7 @@ class _Excuses:
         kind, begins = harm.kind, line.what in _BEGINNINGS
         if kind in (Kind.END_SESSION, Kind.DELETE_ZNODE):
             return line.at <= harm.over_s + self._bounds.timeout_s
-        if line.what is What.BELIEVED:
+        if line.what is _BELIEVED:
             return False
         if kind in _ALONE:
             is_back = kind is Kind.FREEZE_GUARDIAN
@@ -294,7 +301,7 @@ def _named(line: Line) -> str:
 
 
 def _what(line: Line) -> str:
-    words = {What.EFFECT: "effects", What.UNIT: "units begun", What.BELIEVED: "times believed in"}
+    words = {What.EFFECT: "effects", What.UNIT: "units begun", _BELIEVED: "times believed in"}
     return f"{words.get(line.what, 'inaugurations')}{' of a child' if line.child else ''}"
 
 

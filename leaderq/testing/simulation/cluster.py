@@ -7,7 +7,6 @@ the real reports, and decides with the real :class:`~leaderq.running.watchdog.Wa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -20,10 +19,9 @@ from leaderq.config import Settings
 from leaderq.errors import LeaderqError
 from leaderq.events import EventBus
 from leaderq.running.guardian import KnownSession, _known_session
-from leaderq.running.guardian_link import GuardianLink
+from leaderq.running.guardian_link import GuardianLink, Message
 from leaderq.running.runner import Runner
 from leaderq.running.watchdog import Intervention, LeaseReport, Watchdog
-from leaderq.term import Term
 from leaderq.testing.simulation.client import SimulatedEnder
 from leaderq.testing.simulation.ensemble import Ensemble
 from leaderq.testing.simulation.ensemble.tree import Tree
@@ -50,9 +48,8 @@ class SimulatedGuardian:
         worker.thaws.append(self._news.set)
         self.process.spawn(self._stay, "guardian")
 
-    def hear(self, line: bytes) -> None:
-        """Take in a line of the worker's reports."""
-        message: dict[str, Any] = json.loads(line)
+    def hear(self, message: Message) -> None:
+        """Take in one of the worker's reports."""
         if "session" in message:
             self._session = _known_session(message)
         if "term" in message:
@@ -71,6 +68,8 @@ class SimulatedGuardian:
             self._news.wait(None if due_s is None else max(0.0, due_s - clock_s()))
             self._news.clear()
             self._watchdog, what = self._watchdog.look(clock_s(), stopped=self._worker.frozen)
+            if what is Intervention.LEAVE_ALONE:
+                continue
             if what is Intervention.KILL:
                 self._worker.kill()
             elif what is Intervention.TERMINATE:
@@ -88,12 +87,7 @@ class SimulatedLink(GuardianLink):
 
     def __init__(self, guardian: SimulatedGuardian) -> None:
         self._guardian = guardian
-        self._changed = SimulatedEvent()
         self._begin(guardian.process.pid)
-
-    def watch_term(self, term: Term, handover_budget_s: float) -> None:
-        super().watch_term(term, handover_budget_s)
-        self._changed.set()
 
     @property
     def is_shared(self) -> bool:
@@ -101,24 +95,20 @@ class SimulatedLink(GuardianLink):
         return True
 
     def _send(self) -> None:
-        lines = list(self._unsent)
+        messages = list(self._unsent)
         self._unsent.clear()
         if self._newest_report is not None:
-            lines.append(self._newest_report)
+            messages.append(self._newest_report)
             self._newest_report = None
         if self._guardian.process.alive:
-            for line in lines:
-                self._guardian.hear(line)
+            for message in messages:
+                self._guardian.hear(message)
 
     def _listen(self) -> None:
-        guardian = self._guardian.process
-        guardian.deaths.append(self._changed.set)
-        while guardian.alive:
-            # without a term there is nothing to report: a look that finds nothing is left out
-            session = self._session if self._held else None
-            self._changed.wait(None if session is None else min(0.5, session.timeout_s / 12))
-            self._changed.clear()
-            self.report()
+        guardian, gone = self._guardian.process, SimulatedEvent()
+        guardian.deaths.append(gone.set)
+        if guardian.alive:
+            gone.wait()
 
 
 class SimulatedWorker:
@@ -260,7 +250,7 @@ class SimulatedCluster:
         for one in self.workers:
             if not (one._starts and one.process.alive):
                 one.start()
-        self.world.at(0.5, self.keep_running)
+        self.world.after(0.5, self.keep_running)
 
     def terminate(self, process: Process) -> None:
         """Send SIGTERM: the first one asks the worker to hand over, the second one ends the

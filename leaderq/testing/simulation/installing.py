@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import _base as futures
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from leaderq.base import chance, clock, host
@@ -57,16 +58,12 @@ _THREADS: dict[str, Callable[..., Any]] = {
 }
 
 
-class _FuturesThreading:
+def _futures_threading(only_here: Callable[[Any, Any], Any]) -> SimpleNamespace:
     """The module ``threading``, as the standard library's futures see it in a life."""
-
-    def __init__(self, only_here: Callable[[Any, Any], Any]) -> None:
-        made = {**_THREADS, "Condition": simulated.FutureCondition}
-        for name in ("Lock", "RLock", "Condition", "Event"):
-            setattr(self, name, only_here(made[name], getattr(threading, name)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(threading, name)
+    made = {**_THREADS, "Condition": simulated.FutureCondition}
+    names = ("Lock", "RLock", "Condition", "Event")
+    ours = {name: only_here(made[name], getattr(threading, name)) for name in names}
+    return SimpleNamespace(**(vars(threading) | ours))
 
 
 class _Chance:
@@ -242,7 +239,7 @@ def _put_in(seams: _Seams, world: World, network: Network | None) -> None:
     seams.put(host, "name", lambda: _process(world, "host", "host"))
     seams.put(host, "pid", lambda: _process(world, "pid", 1))
     seams.put_object(host, "has_forked_from", _forks_nowhere(host.has_forked_from))
-    seams.put_object(futures, "threading", _FuturesThreading(seams.only_here))
+    seams.put_object(futures, "threading", _futures_threading(seams.only_here))
     if network is not None:
         seams.put(transport, "new_client", partial(SimulatedClient, network))
         seams.put(transport, "new_ender", lambda *_, **__: SimulatedEnder(network))
@@ -271,7 +268,9 @@ def _put_clock(seams: _Seams, world: World) -> None:
         world.reads += 1
         if world.reads > MOST_READS_AT_ONCE:
             world.spin()
-        return task.process.clock_s()
+        process = task.process
+        at_s: float = process.clock_at + (world.now_s - process.clock_at_s) * process._pace
+        return at_s
 
     def calendar_s() -> float:
         at_s, task = now_s(), world.current

@@ -21,7 +21,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, final
 
 from greenlet import getcurrent, greenlet
 
@@ -34,6 +34,8 @@ MOST_READS_AT_ONCE = 20_000
 _SPIN_S = 0.001
 _NEVER_S = float("inf")
 _LAST_TRIES = 50
+_LAST = 1 << 62
+"""Comes after all that is due at the same time."""
 
 
 class Killed(FromOutside):
@@ -166,6 +168,7 @@ class Process:
         self._set_pace(0.0)
 
 
+@final
 class Task:
     """One thread of a simulated process."""
 
@@ -236,16 +239,16 @@ class World:
         self.countdown = preempt
         self._numbers = itertools.count(1)
         self._ready: list[Task] = []
-        self._due: list[tuple[float, int, Callable[[], object] | Task]] = []
-        # what to do, or a task to look at
+        self._due: list[tuple[float, int, Callable[[], object] | Task | None]] = []
+        # what to do, or a task to look at; None: where a run ends
         self._order = itertools.count()
         self._hub = getcurrent()
         self._go_on = self._hub.switch
-        self._steps = 0
         self.reads = 0
         """How often tasks have read a clock since time went on."""
         self.steps = 0
         """How often a task was let run."""
+        self._most_steps = _MOST_STEPS_AT_ONCE  # before time goes on
 
     # -- the history -------------------------------------------------------------------------------
 
@@ -371,13 +374,13 @@ class World:
         task = self.current
         if task is None or self.over:
             return
-        if self._ready or self._steps > _MOST_STEPS_AT_ONCE:
+        if self._ready or self.steps > self._most_steps:
             self._ready.append(task)
             self._go_on()
             if self.over:
                 raise Killed
         else:
-            self._steps += 1
+            self.steps += 1
         if task.pending is not None:
             self._deliver(task)
 
@@ -417,25 +420,26 @@ class World:
 
         :raises LifeHangs: so many steps were made that time seems to stand still.
         """
-        ready, due = self._ready, self._due
+        ready, due, now_s = self._ready, self._due, self.now_s
+        heappush(due, (until_s, _LAST, None))
         while True:
             if ready:
                 self._run_ready(ready)
             if unless is not None and unless():
                 return True
-            if not due or due[0][0] > until_s:
-                self.now_s = max(self.now_s, until_s)
-                return False
             at_s, _, what = heappop(due)
-            if at_s > self.now_s:
-                self.now_s = at_s
-                self.steps += self._steps
-                self._steps = self.reads = 0
-            if not isinstance(what, Task):
+            if at_s > now_s:
+                self.now_s = now_s = at_s
+                self._most_steps = self.steps + _MOST_STEPS_AT_ONCE
+                self.reads = 0
+            if type(what) is Task:
+                if what.due_s == at_s:  # else it has waited for less since, and was looked at
+                    what.due_s = _NEVER_S
+                    self._time_out(what)
+            elif what is not None:
                 what()
-            elif what.due_s == at_s:  # else it has waited for less since, and was looked at
-                what.due_s = _NEVER_S
-                self._time_out(what)
+            elif at_s == until_s:  # else an earlier run was to end here, and ended before
+                return False
 
     def _run_ready(self, ready: list[Task]) -> None:
         """Run the tasks that can go on, one after the other, until all wait."""
@@ -451,10 +455,10 @@ class World:
                 process.stalled.append(task)
             elif process.alive:
                 self.current = task
-                self._steps += 1
+                self.steps += 1
                 task.greenlet.switch()
                 self.current = None
-                if self._steps > _MOST_STEPS_AT_ONCE:
+                if self.steps > self._most_steps:
                     raise LifeHangs(f"time stands still at {self.now_s:.6f} s\n{self.stacks()}")
 
     # -- its end -----------------------------------------------------------------------------------
@@ -463,7 +467,6 @@ class World:
         """End the life: every task that waits gets :class:`Killed`. Return how many tasks did not
         end.
         """
-        self.steps += self._steps
         self.over = True
         left = 0
         for process in self.processes:

@@ -231,6 +231,14 @@ def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
     }
 
 
+def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
+    led = guardian.watching()
+    for move, by_s in ((led.prolong, 50.0), (led.shorten, -20.0)):
+        until_s = led.deadline + by_s
+        move(until_s)
+        assert guardian.reports()[-1]["lease_until_s"] == until_s
+
+
 def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
     led = guardian.watching()
     led.wind_up(Reason.NODE_DELETED)

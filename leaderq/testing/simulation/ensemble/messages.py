@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -63,46 +62,48 @@ CHILDREN: Final = 4
 OK: Final = 0
 
 
-class Code(enum.IntEnum):
-    """ZooKeeper's error codes; only those with which these servers answer."""
+class Code:
+    """ZooKeeper's error codes, plain numbers; only those with which these servers answer."""
 
-    RUNTIME_INCONSISTENCY = -2
-    MARSHALLING_ERROR = -5
-    UNIMPLEMENTED = -6
-    BAD_ARGUMENTS = -8
-    NO_NODE = -101
-    NO_AUTH = -102
-    BAD_VERSION = -103
-    NO_CHILDREN_FOR_EPHEMERALS = -108
-    NODE_EXISTS = -110
-    NOT_EMPTY = -111
-    SESSION_EXPIRED = -112
-    INVALID_ACL = -114
-    AUTH_FAILED = -115
-    SESSION_MOVED = -118
-    NO_WATCHER = -121
+    RUNTIME_INCONSISTENCY: Final = -2
+    MARSHALLING_ERROR: Final = -5
+    UNIMPLEMENTED: Final = -6
+    BAD_ARGUMENTS: Final = -8
+    NO_NODE: Final = -101
+    NO_AUTH: Final = -102
+    BAD_VERSION: Final = -103
+    NO_CHILDREN_FOR_EPHEMERALS: Final = -108
+    NODE_EXISTS: Final = -110
+    NOT_EMPTY: Final = -111
+    SESSION_EXPIRED: Final = -112
+    INVALID_ACL: Final = -114
+    AUTH_FAILED: Final = -115
+    SESSION_MOVED: Final = -118
+    NO_WATCHER: Final = -121
 
 
-class RequestType(enum.IntEnum):
-    """The numbers of the requests that these servers know."""
+class RequestType:
+    """The numbers of the requests that these servers know, plain: an enum's take longer to look at
+    than the rest of a request.
+    """
 
-    CLOSE = -11
-    CREATE = 1
-    DELETE = 2
-    EXISTS = 3
-    GET_DATA = 4
-    SET_DATA = 5
-    GET_ACL = 6
-    SET_ACL = 7
-    GET_CHILDREN = 8
-    SYNC = 9
-    PING = 11
-    GET_CHILDREN_2 = 12
-    MULTI = 14
-    REMOVE_WATCHES = 18
-    MULTI_READ = 22
-    AUTH = 100
-    ADD_WATCH = 106
+    CLOSE: Final = -11
+    CREATE: Final = 1
+    DELETE: Final = 2
+    EXISTS: Final = 3
+    GET_DATA: Final = 4
+    SET_DATA: Final = 5
+    GET_ACL: Final = 6
+    SET_ACL: Final = 7
+    GET_CHILDREN: Final = 8
+    SYNC: Final = 9
+    PING: Final = 11
+    GET_CHILDREN_2: Final = 12
+    MULTI: Final = 14
+    REMOVE_WATCHES: Final = 18
+    MULTI_READ: Final = 22
+    AUTH: Final = 100
+    ADD_WATCH: Final = 106
 
 
 class RequestError(Exception):
@@ -110,4 +111,4 @@ class RequestError(Exception):
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
-        self.code = int(code)  # plain: how Python shows an IntEnum depends on its version
+        self.code = code

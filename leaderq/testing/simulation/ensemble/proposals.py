@@ -43,7 +43,7 @@ from leaderq.zookeeper.wire import ANY_VERSION, EPHEMERAL, SEQUENTIAL, Failed, S
 
 _CHECK: Final = 13
 _ROLLED_BACK: Final = Failed(OK)
-NEVER_LOOKED_AT: Final = Failed(int(Code.RUNTIME_INCONSISTENCY))
+NEVER_LOOKED_AT: Final = Failed(Code.RUNTIME_INCONSISTENCY)
 Trigger = tuple[int, str, tuple[ACL, ...], tuple[ACL, ...]]
 """The kind of an event, its path, and the ACLs of the znode and of the one above."""
 

@@ -337,7 +337,7 @@ class SimulatedServer:
 
     def _authenticate(self, end: ServerEnd, xid: int, request: Any) -> None:
         if request.scheme != "digest":
-            end.answer(xid, int(Code.AUTH_FAILED), None)
+            end.answer(xid, Code.AUTH_FAILED, None)
             end.hang_up()
             return
         who = digest_id(request.auth)
