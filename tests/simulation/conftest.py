@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,10 +28,13 @@ def in_chunks(kind: str, lives: int, *, more: int = 0, at_once: int) -> Iterator
         yield pytest.param(kind, seeds, id=f"{kind}-{seeds.start}", marks=marks)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def lives_share_what_stands() -> Iterator[None]:
-    """Nothing is looked through again and again for garbage."""
+    """What stands in the process, thousands of collected tests with it, is looked through for
+    garbage once, and not in each test. Between lives the collector is on, as in other tests.
+    """
     with lives_in_a_row():
+        gc.enable()
         yield
 
 

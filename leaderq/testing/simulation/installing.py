@@ -174,13 +174,16 @@ def lives_in_a_row() -> Iterator[None]:
     former one has made, and never through what stands already: a tenth of a life's time.
     """
     global _lives_in_row
-    was_on, before = gc.isenabled(), _lives_in_row
+    if _lives_in_row is not None:  # this is part of a longer row
+        yield
+        return
+    was_on = gc.isenabled()
     gc.disable()
     _lives_in_row = 0
     try:
         yield
     finally:
-        _lives_in_row = before
+        _lives_in_row = None
         gc.unfreeze()
         if was_on:
             gc.enable()
