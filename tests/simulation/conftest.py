@@ -28,13 +28,20 @@ def in_chunks(kind: str, lives: int, *, more: int = 0, at_once: int) -> Iterator
         yield pytest.param(kind, seeds, id=f"{kind}-{seeds.start}", marks=marks)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def lives_share_what_stands() -> Iterator[None]:
-    """What stands in the process, thousands of collected tests with it, is looked through for
-    garbage once, and not in each test. Between lives the collector is on, as in other tests.
+@pytest.fixture(scope="session")
+def what_stands_is_left_alone() -> Iterator[None]:
+    """What was collected and what former tests have left is looked through for garbage once, and
+    not in each test. Between tests the collector is on.
     """
     with lives_in_a_row():
         gc.enable()
+        yield
+
+
+@pytest.fixture(autouse=True)
+def lives_share_what_stands(what_stands_is_left_alone: None) -> Iterator[None]:
+    """Nothing is looked through again and again for garbage."""
+    with lives_in_a_row():
         yield
 
 

@@ -168,20 +168,19 @@ def _complaints_noted(world: World) -> Iterator[None]:
 @contextmanager
 def lives_in_a_row() -> Iterator[None]:
     """Within the block Python's collector of garbage looks, before each life, through what the
-    former one has made, and never through what stands already: a tenth of a life's time.
+    former one has made, and never through what stands already: a tenth of a life's time. What
+    stood when a block within it began is left alone until the outermost ends.
     """
     global _lives_in_row
-    if _lives_in_row is not None:  # this is part of a longer row
-        yield
-        return
-    was_on = gc.isenabled()
+    is_outermost, was_on = _lives_in_row is None, gc.isenabled()
     gc.disable()
     _lives_in_row = 0
     try:
         yield
     finally:
-        _lives_in_row = None
-        gc.unfreeze()
+        if is_outermost:
+            _lives_in_row = None
+            gc.unfreeze()
         if was_on:
             gc.enable()
 

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from terms import open_term
+
 from leaderq.base.clock import now_s
 from leaderq.config import Settings
 from leaderq.events import EventBus
@@ -19,15 +21,7 @@ _numbers = itertools.count(1)
 
 def new_term(session: Session) -> OpenTerm:
     """A term that lasts, whose writes are carried out without a fence."""
-    number = next(_numbers)
-    return OpenTerm(
-        number=number,
-        id=f"term-{number}",
-        career="c",
-        candidate="me",
-        deadline=now_s() + 3600,
-        write=lambda _term, ops: session.multi(ops),
-    )
+    return open_term(next(_numbers), lasts_s=3600, write=lambda _term, ops: session.multi(ops))
 
 
 class Recorder(KafkaLeaderCareer):

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import logging
+import random
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
-from start_stop_contract import StartStopContract, Subject, threads_named
 
 from leaderq.testing import eventually
 from leaderq.threads import Service
@@ -31,23 +33,90 @@ class Work:
             self.now -= 1
 
 
-class TestService(StartStopContract):
-    def subject(self) -> Subject:
-        work = Work()
-        service = Service(NAME, work.run)
-        return Subject(
-            service.start,
-            service.stop,
-            threads_named(NAME),
-            service.wake,
-            is_working=lambda: work.now > 0 or work.runs > 1,
-        )
+# -- started, woken and stopped by anybody, in any order, as often as they like
+
+CALLERS = 6
+CALLS = 25
+ROUNDS = 200
+Subject = tuple[Service, Callable[[], bool]]
+"""A service that was not started, and whether its code runs now, or did so twice."""
 
 
-class TestRepeatingService(StartStopContract):
-    def subject(self) -> Subject:
-        service = Service.repeating(NAME, lambda: None)
-        return Subject(service.start, service.stop, threads_named(NAME), service.wake)
+def working() -> Subject:
+    work = Work()
+    return Service(NAME, work.run), lambda: work.now > 0 or work.runs > 1
+
+
+def repeating() -> Subject:
+    return Service.repeating(NAME, lambda: None), lambda: False
+
+
+either = pytest.mark.parametrize("made", [working, repeating])
+
+
+def running() -> int:
+    """How many threads run for it."""
+    return sum(thread.name == NAME for thread in threading.enumerate())
+
+
+@either
+def test_it_runs_once_it_is_started_and_no_longer_than_its_stop(made):
+    service, _ = made()
+    assert running() == 0
+    service.start()
+    eventually(lambda: running() == 1)
+    service.stop()
+    assert running() == 0
+
+
+@either
+def test_stopped_twice_or_before_it_is_started_it_stays_stopped(made):
+    service, _ = made()
+    service.stop()
+    service.stop()
+    service.start()
+    service.wake()
+    assert running() == 0
+    service.stop()
+
+
+@either
+def test_nothing_runs_after_a_stop_in_whatever_order_many_threads_call(made):
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads change often
+    try:
+        for seed in range(ROUNDS):
+            subject, faults = made(), []
+            gate = threading.Barrier(CALLERS)
+            callers = [
+                threading.Thread(target=call, args=(subject, gate, f"{seed} {number}", faults))
+                for number in range(CALLERS)
+            ]
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join()
+            subject[0].stop()
+            assert not faults, f"seed {seed}: {faults}"
+            assert running() == 0, f"seed {seed}"
+    finally:
+        sys.setswitchinterval(interval_s)
+
+
+def call(subject: Subject, gate: threading.Barrier, seed: str, faults: list[object]) -> None:
+    service, is_working = subject
+    chance = random.Random(seed)
+    try:
+        gate.wait()
+        for _ in range(CALLS):
+            act = chance.choices((service.start, service.wake, service.stop), (6, 6, 1))[0]
+            act()
+            if running() > 1:
+                faults.append("two threads ran at once")
+            if act == service.stop and is_working():
+                faults.append("it worked after a stop had returned")
+    except BaseException as error:
+        faults.append(error)
 
 
 def test_once_stopped_no_wait_blocks():
