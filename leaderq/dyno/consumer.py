@@ -71,6 +71,7 @@ SKEW_MS = 1000
 """By how much the calendar may differ from the servers' without a warning."""
 NEXT_ONES = 256
 """How many of the next messages of a shard are looked at first, where one is looked for."""
+NEVER_DELIVERED = DeliveryState()
 Wanted = tuple[Choice, Delivery]
 OTHERS_S = 0.02
 """For so long a waiting ``pop`` that was beaten to the last message lets others go first."""
@@ -244,9 +245,10 @@ class DynoConsumer:
                     choices = view.index.choose(room, now_ms, skip=skip)
                 is_last = len(choices) < room
                 if choices:
-                    found, is_other = self._claim(membership, view, choices, lease_s)
+                    found, is_other = self._claim(
+                        membership, view, choices, lease_s, reads_ahead=True
+                    )
                     out += found
-                    view.read_ahead(len(found), now_ms)
                     if is_other and not is_last:
                         return True  # there is more in this shard, which goes first
                     is_changed = is_changed or is_other
@@ -335,12 +337,20 @@ class DynoConsumer:
             self._changed.notify_all()
 
     def _claim(
-        self, membership: Membership, view: ShardView, choices: Sequence[Choice], lease_s: float
+        self,
+        membership: Membership,
+        view: ShardView,
+        choices: Sequence[Choice],
+        lease_s: float,
+        *,
+        reads_ahead: bool = False,
     ) -> tuple[list[Delivery], bool]:
         names = [choice.name for choice in choices]
         try:
             data = view.read(names)
             view.release(names[len(data) :])
+            if reads_ahead:
+                view.read_ahead(len(data))  # before the claims, or it would wait behind them
             again = [choice.name for choice in choices if choice.version is not None]
             states = {one.name: one for one in read_claims(self._session, view.paths, again)}
             wanted: list[Wanted] = []
@@ -432,7 +442,7 @@ class DynoConsumer:
             if not view.not_claimed(choice.name, answer):
                 raise answer
             return None
-        former, version, is_take_over = DeliveryState(), 0, False
+        former, version, is_take_over = NEVER_DELIVERED, 0, False
         if choice.version is not None:
             claim = known.get(choice.name)
             if claim is None or claim.version != choice.version:
@@ -440,22 +450,23 @@ class DynoConsumer:
                 return None
             # A consumer that takes a lease over says that the former one died with it, or hung.
             former, version, is_take_over = claim.state, choice.version + 1, choice.rest is None
-        failures = former.failures + is_take_over
-        dead, is_exhausted = former._replace(failures=failures), self.retry.is_exhausted(failures)
-        reason = "consumer died" if is_take_over and is_exhausted else ""
+        failures, error, now_ms = former.failures + is_take_over, former.error, self._now_ms()
+        is_exhausted = is_take_over and self.retry.is_exhausted(failures)
+        reason = "consumer died" if is_exhausted else ""
         try:
             frame = Frame.read(answer[0])
         except CorruptItem as exc:
-            dead, reason, frame = dead._replace(error=str(exc)), "corrupt", Frame(b"")
-        if 0 < frame.expires_ms <= self._now_ms():
+            error, reason, frame = str(exc), "corrupt", Frame(b"")
+        if 0 < frame.expires_ms <= now_ms:
             reason = "expired"
         if reason:
+            dead = former._replace(failures=failures, error=error)
             letter = self._letter(view.paths.shard, choice.name, answer[0], dead, reason)
             self._bury(view, choice, letter)
             return None
-        now_ms, lease_ms, number = self._now_ms(), int(lease_s * 1000), former.deliveries + 1
+        lease_ms, number = int(lease_s * 1000), former.deliveries + 1
         until_ms, first_ms = now_ms + lease_ms, former.first_ms or now_ms
-        state = DeliveryState(number, failures, mark, until_ms, former.error, first_ms, lease_ms)
+        state = DeliveryState(number, failures, mark, until_ms, error, first_ms, lease_ms)
         receipt = Receipt(view.paths.shard, choice.name, version)
         return Delivery(self, frame, state, receipt, lease_s, clock.now_s() + lease_s)
 

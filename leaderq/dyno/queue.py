@@ -768,6 +768,5 @@ def _lease_s(seconds: Seconds | None) -> float | None:
 
 def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:
     given = list(deliveries)
-    for one in given:
-        require(instance("delivery", one, Delivery))
+    require(*(instance("delivery", one, Delivery) for one in given))
     return given

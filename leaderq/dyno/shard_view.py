@@ -151,12 +151,14 @@ class ShardView(ReadAfterNews):
         rows = self.ahead.read(names)
         return [rows[name] for name in takewhile(rows.__contains__, names)]
 
-    def read_ahead(self, count: int, now_ms: int) -> None:
-        """Begin to read the next ``count`` messages while the present ones are worked on."""
+    def read_ahead(self, count: int) -> None:
+        """Begin to read the next ``count`` messages while the present ones are claimed and worked
+        on.
+        """
         self.ahead.learn(is_useful=not self.ahead.is_wasted)
         self.ahead.forget()  # others have taken what was not wanted
         with self.lock:
-            names = self.index.upcoming(min(count, self.ahead.room), now_ms)
+            names = self.index.upcoming(min(count, self.ahead.room), self._now_ms())
         self.ahead.begin(names)
 
     def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
 from leaderq.base import clock
@@ -40,6 +40,7 @@ from leaderq.zookeeper.proof import NEVER, Echoes, shares_of
 log = logging.getLogger(__name__)
 _INT = struct.Struct("!i")
 _HEAD = struct.Struct("!iii")  # length, xid, type
+_REPLY = struct.Struct("!iiqi")  # length, xid, zxid, error
 _EVENT = struct.Struct("!iii")  # type, state, length of the path
 _CHUNK = 1 << 16
 _MAX_XID = 2147483647
@@ -397,6 +398,7 @@ class ServerConnection(ConnectionHandler):
         while True:
             is_pinging = self.ping_outstanding.is_set()
             response = super()._read_socket(read_timeout)
+            self._read_watch_events()
             in_flight = private_api.requests_in_flight(self.client)
             self._pings -= is_pinging and not self.ping_outstanding.is_set()
             self.echoes.read(clock.now_s(), len(in_flight) + self._pings)
@@ -451,6 +453,19 @@ class ServerConnection(ConnectionHandler):
         if not self.handler.select([private_api.server_socket(self)], [], [], 0)[0]:
             silent_s = self._liveness.limit_s
             raise ConnectionDropped(f"no answer for {silent_s:.1f} s, with requests waiting")
+
+    def _read_watch_events(self) -> None:
+        """Read the events that come next in what has arrived, without all that is done for an
+        answer: after an acknowledgement of many items there are as many of them.
+        """
+        received = self._received
+        while len(received) >= _REPLY.size:
+            size, xid, _, _ = _REPLY.unpack_from(received)
+            if xid != WATCH_XID or len(received) < 4 + size:
+                return
+            event = bytes(received[: 4 + size])
+            del received[: 4 + size]
+            self._read_watch_event(event, _REPLY.size)
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         kind, _, size = _EVENT.unpack_from(buffer, offset)

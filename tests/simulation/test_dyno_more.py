@@ -18,7 +18,7 @@ from leaderq.zookeeper import Create
 from leaderq.zookeeper.writing.groups import MULTI_BYTES
 from leaderq.zookeeper.writing.in_flight import LEAST_BYTES
 from simulation.scenarios import Guest, Scene, is_multi, scene
-from simulation.test_dyno_defects import D, Side, left, sides, texts
+from simulation.test_dyno_defects import D, Side, is_about_claims, left, sides, texts
 
 
 @scene(5)
@@ -105,6 +105,19 @@ def test_of_many_that_are_acknowledged_one_that_was_removed_spoils_no_other(s):
         name: StaleLease if name == "x" else NoneType for name in "vwxyz"
     }
     assert left(s) == []
+
+
+@scene(3)
+def test_what_will_be_popped_next_is_asked_for_before_the_claims_are_sent(s):
+    (a,) = sides(s, "a")
+    a.push([Message()] * 20)
+    (eleventh,) = (one for one in left(s) if one.endswith("0000000010"))
+    asked = s.at(a.who, lambda one: getattr(one, "path", "") == eleventh, lambda: None)
+    claimed = s.at(a.who, is_about_claims, lambda: known.extend(asked))
+    known: list[Any] = []
+    assert len(a.pop(10, 5.0)) == 10
+    assert claimed
+    assert known
 
 
 def most_under_way(s: Scene, who: Guest, writer: Any, work: Any) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from time import monotonic
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from leaderq.zookeeper.client import (
     TimeWithoutAttempt,
     replacement_reason,
 )
-from leaderq.zookeeper.connection import Liveness, connect_limit_s
+from leaderq.zookeeper.connection import Liveness, ServerConnection, connect_limit_s
 
 T = 6.0
 
@@ -58,6 +59,28 @@ def test_all_servers_are_tried_within_a_third_of_the_time_out_but_none_below_the
     assert connect_limit_s(9.0, 3) == 1.0
     assert connect_limit_s(4.0, 5) == 0.5
     assert connect_limit_s(9.0, 0) == 3.0
+
+
+def frame(xid: int, body: bytes) -> bytes:
+    return struct.pack("!iiqi", 16 + len(body), xid, 7, 0) + body
+
+
+def event(kind: int, path: str) -> bytes:
+    return frame(-1, struct.pack("!iii", kind, 3, len(path)) + path.encode())
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0", event(2, "/c")[:-1], frame(8, b"an answer")])
+def test_events_that_come_together_are_read_up_to_what_is_not_a_whole_event(rest):
+    heard: list[tuple[int, str]] = []
+    connection = ServerConnection.__new__(ServerConnection)
+    connection.client = SimpleNamespace(
+        _stopped=threading.Event(), _data_watchers={}, _child_watchers={}
+    )
+    connection._on_event = lambda kind, path: heard.append((kind, path))
+    connection._received = bytearray(event(2, "/a") + event(1, "/b") + rest)
+    connection._read_watch_events()
+    assert heard == [(2, "/a"), (1, "/b")]
+    assert connection._received == rest
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import threading
 from typing import Any, Final
 
 AUTH_XID: Final[int]
+WATCH_XID: Final[int]
 CLOSE_RESPONSE: Final[int]
 
 class ConnectionHandler:
