@@ -359,12 +359,14 @@ class Heard(OperationGroup):
     """Notes what it hears."""
 
     def __init__(self, name: str, count: int = 1) -> None:
-        super().__init__([Create(f"/{name}{number}", b"x") for number in range(count)], 100 * count)
+        creates = [Create(f"/{name}{number}", b"x") for number in range(count)]
+        super().__init__(creates, 100 * count, self.hear)
         self.name = name
         self.news: list[Any] = []
 
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.news.append(error or results)
+    def hear(self, groups: list[OperationGroup], error: LeaderqError | None) -> None:
+        assert groups == [self]
+        self.news.append(error or self.results)
 
 
 def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
@@ -392,7 +394,7 @@ def test_an_error_says_what_became_of_the_multi(error, fate):
 
 def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     class Bad(Heard):
-        def on_outcome(self, results: Any, error: Any) -> None:
+        def hear(self, *_: Any) -> None:
             raise ValueError("boom")
 
     good = Heard("b")
