@@ -392,6 +392,21 @@ def test_an_error_says_what_became_of_the_multi(error, fate):
     assert status_of(error) is fate
 
 
+def test_who_waits_for_several_groups_of_a_multi_hears_of_them_in_one_call():
+    calls: list[Any] = []
+
+    def hear(groups: list[OperationGroup], error: LeaderqError | None) -> None:
+        calls.append(([(one, one.results) for one in groups], error))
+
+    first, second = (OperationGroup([Create(path)], 10, hear) for path in ("/a", "/b"))
+    other = Heard("c", 2)
+    batch = PackedMulti(0, [first, second, other])
+    answer(batch)
+    batch.settle()
+    assert calls == [([(first, ["/a"]), (second, ["/b"])], None)]
+    assert other.news == [["/c0", "/c1"]]
+
+
 def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     class Bad(Heard):
         def hear(self, *_: Any) -> None:
