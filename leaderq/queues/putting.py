@@ -23,6 +23,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +53,15 @@ from leaderq.zookeeper.paths import join, name_of, own_path
 from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.groups import MULTI_BYTES, MULTI_OPS, OperationGroup, batched, packed
+from leaderq.zookeeper.writing.groups import (
+    MULTI_BYTES,
+    MULTI_OPS,
+    OperationGroup,
+    Told,
+    batched,
+    packed,
+    tell,
+)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,7 +77,6 @@ _EVERY = 1024
 _OP_BYTES = 96
 KEPT_FAILURES = 100
 """Failures whose items are kept; the others are counted."""
-_OnPut = Callable[["Put", list[Any] | None, LeaderqError | None], None]
 _GUARD_BYTES = 1024
 """Bytes of a request left to the guard of a bounded queue."""
 _RECOUNT_S = 1.0  # a watch tells the news; this is for lost ones
@@ -118,7 +127,7 @@ class BoundedPut:
                     self._waiting.extend(groups)
                 self._service.wake()
                 return
-        _fail(groups, QueueClosed("the queue was closed before there was room for this"))
+        tell(groups, QueueClosed("the queue was closed before there was room for this"))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         with self._lock:
@@ -131,7 +140,7 @@ class BoundedPut:
         with self._lock:
             self._is_closed = True
             left, self._waiting = self._waiting, deque()
-        _fail(left, QueueClosed("the queue was closed before there was room for this"))
+        tell(list(left), QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
 
     def _run(self, service: Service) -> None:
@@ -190,7 +199,8 @@ class BoundedPut:
             self._version += 1
             self._room = 0 if results is None else self._room - len(puts)
             for position, put in enumerate(puts, 1):
-                put.settle(None if results is None else [results[position]])
+                put.results = None if results is None else [results[position]]
+            tell(puts)
             return
         self._room = 0
         if getattr(error, "index", None) == 0 and isinstance(error, BadVersion | NoNode):
@@ -202,12 +212,7 @@ class BoundedPut:
                 put.is_alone = True
             self.send(puts, is_first=True)
         else:
-            _fail(puts, error)
-
-
-def _fail(groups: Iterable[OperationGroup], error: BaseException) -> None:
-    for group in groups:
-        group.settle(error=error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))
+            tell(puts, error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))
 
 
 class Put(OperationGroup):
@@ -219,22 +224,19 @@ class Put(OperationGroup):
     a lone value stands for itself.
     """
 
-    __slots__ = ("content", "is_multi", "made", "on_put", "path", "value", "waiter")
+    __slots__ = ("content", "error", "is_multi", "path", "value", "waiter")
 
-    def __init__(
-        self, path: str, content: bytes, extra_bytes: int, on_put: _OnPut, value: Any
-    ) -> None:
+    def __init__(self, path: str, content: bytes, extra_bytes: int, told: Told, value: Any) -> None:
         path_bytes = len(path) * (1 if path.isascii() else 4)
-        super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes)
+        super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes, told)
         self.count = 1
         self.path = path
         self.content = content
-        self.on_put = on_put
         self.value = value
         self.is_multi = False
         self.waiter: PutResults | None = None
-        self.made: str | None = None
-        """The path of the znode, once it is stored, unless the answer was lost."""
+        self.error: LeaderqError | None = None
+        """Why it was not stored."""
 
     @property
     def values(self) -> Sequence[Any]:
@@ -244,8 +246,10 @@ class Put(OperationGroup):
     def operations(self) -> Sequence[Operation]:
         return (Create(self.path, self.content, False, True),)
 
-    def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
-        self.on_put(self, results, error)
+    @property
+    def made(self) -> str | None:
+        """The path of the znode, once it is stored, unless the answer was lost."""
+        return self.results[0] if self.results else None
 
 
 class PutResults:
@@ -262,10 +266,11 @@ class PutResults:
         with self._changed:
             self._open += count
 
-    def on_outcome(self, put: Put, error: LeaderqError | None) -> None:
+    def on_outcome(self, puts: Sequence[Put], error: LeaderqError | None) -> None:
         if error is not None:
-            self.fail(put.value, error)
-        self.forget(1, stored=error is None)
+            for put in puts:
+                self.fail(put.value, error)
+        self.forget(len(puts), stored=len(puts) if error is None else 0)
 
     def fail(self, value: Any, error: BaseException) -> None:
         with self._changed:
@@ -273,8 +278,8 @@ class PutResults:
             if len(self.failures) < KEPT_FAILURES:
                 self.failures.append((value, error))
 
-    def forget(self, count: int, *, stored: bool = False) -> None:
-        """Note that ``count`` puts are not on their way any more. ``stored``: one put was
+    def forget(self, count: int, *, stored: int = 0) -> None:
+        """Note that ``count`` puts are not on their way any more; ``stored`` of them were
         stored.
         """
         with self._changed:
@@ -318,13 +323,9 @@ class PutListener:
         """
 
 
-_Outcome = tuple[Put, LeaderqError | None]
-
-
-def _tell(listener: PutListener, outcome: _Outcome) -> None:
-    put, error = outcome
-    if error is not None:
-        listener.put_failed(put.values, error)
+def _tell(listener: PutListener, put: Put) -> None:
+    if put.error is not None:
+        listener.put_failed(put.values, put.error)
     elif put.is_multi:
         listener.put_multi_completed(put.values)
     else:
@@ -382,7 +383,7 @@ class Putter(Generic[T]):
         """Carries all writes of this producer."""
         self._limit = self.writer.limit - _GUARD_BYTES
         self._in_flight = Capacity(MAX_ITEMS, MAX_BYTES)
-        self._listeners: Listeners[_Outcome] = Listeners(
+        self._listeners: Listeners[Put] = Listeners(
             f"leaderq-{self._name}-listeners", has_thread=True, on_told=self._told
         )
         self._sequence_monitor = SequenceMonitor(paths.path)
@@ -391,7 +392,7 @@ class Putter(Generic[T]):
         self._is_started = not is_framed  # a simple queue needs no start
         self._is_closed = False
         self._unheard = PutResults()  # of puts in the background that no listener is told of
-        self._on_put = self._settled  # one object for all puts
+        self._on_puts = self._settled  # one object for all puts
 
     def add_listener(self, listener: PutListener) -> None:
         self._listeners.add(MethodType(_tell, listener))
@@ -461,8 +462,8 @@ class Putter(Generic[T]):
             return
         deadline = Deadline(flush_s)
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
-        for put in self._withdrawn(lambda put: put.waiter is not None):
-            put.settle(error=QueueClosed("the queue was closed before this was sent"))
+        unsent = self._withdrawn(lambda put: put.waiter is not None)
+        tell(unsent, QueueClosed("the queue was closed before this was sent"))
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
@@ -559,11 +560,12 @@ class Putter(Generic[T]):
         """Send these puts as soon as there is room; ``False`` if there was no room by ``deadline``.
         A listener that puts does not wait, because it is needed to make room.
         """
-        size = sum(put.size for put in puts)
-        if self._listeners.is_current:
-            self._in_flight.take(len(puts), size)
-        elif not self._in_flight.acquire(len(puts), size, deadline.left_s(primitives.TIMEOUT_MAX)):
-            return False
+        room = len(puts), sum(put.size for put in puts)
+        if not self._in_flight.acquire(*room, 0):
+            if self._listeners.is_current:
+                self._in_flight.take(*room)
+            elif not self._in_flight.acquire(*room, deadline.remaining_s):
+                return False
         if results is not None:
             results.expect(len(puts))
         sender.send(puts)
@@ -585,10 +587,10 @@ class Putter(Generic[T]):
         content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
         told = values if is_multi else values[0]
-        put = Put(path, content, extra, self._on_put, told)
+        put = Put(path, content, extra, self._on_puts, told)
         if self._is_framed and (trace := tracing.sent_item(self._paths.path)) is not None:
             content = payload.encode(items, payload.Note(trace=trace), compress=compress)
-            traced = Put(path, content, extra, self._on_put, told)
+            traced = Put(path, content, extra, self._on_puts, told)
             put = traced if traced.size <= self._limit else put
         put.is_multi, put.waiter = is_multi, waiter
         if put.size > self._limit:
@@ -625,31 +627,35 @@ class Putter(Generic[T]):
         self._raise_unheard()
         return is_empty
 
-    def _settled(self, put: Put, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """Pass on the outcome of a put. Called on the session's thread, or a writer's."""
+    def _settled(self, puts: list[Put], error: LeaderqError | None) -> None:
+        """Pass on the outcome of puts. Called on the session's thread, or a writer's."""
         if error is None:
-            self._figures.add("put", len(put.values))
-        if error is None and results:
-            put.made = results[0]
-            self._sequence_monitor.saw(results[0])
-        if self._listeners:
-            self._listeners.announce((put, error))
+            self._figures.add("put", sum(len(put.value) if put.is_multi else 1 for put in puts))
+            if (made := puts[-1].made) is not None:
+                self._sequence_monitor.saw(made)
         else:
-            self._told((put, error))
-        if put.waiter is not None:  # last, because a waiting caller may flush at once
-            put.waiter.on_outcome(put, error)
+            for put in puts:
+                put.error = error
+        if self._listeners:
+            self._listeners.announce(*puts)
+        else:
+            self._told(puts)
+        for waiter, some in groupby(puts, attrgetter("waiter")):
+            if waiter is not None:  # last, because a waiting caller may flush at once
+                waiter.on_outcome(list(some), error)
 
-    def _told(self, outcome: _Outcome) -> None:
-        """Make room after a put whose outcome the listeners, if there are any, know by now."""
-        put, error = outcome
-        if put.waiter is None and not self._listeners:
-            self._unheard.on_outcome(put, error)
+    def _told(self, puts: Sequence[Put]) -> None:
+        """Make room after puts whose outcome the listeners, if there are any, know by now."""
+        if not self._listeners and (unheard := [put for put in puts if put.waiter is None]):
+            error = unheard[0].error
+            self._unheard.on_outcome(unheard, error)
             if error is not None:
-                self._tell_of_failure(error)
-        self._in_flight.release(1, put.size)
+                self._tell_of_failure(error, len(unheard))
+        self._in_flight.release(len(puts), sum(put.size for put in puts))
 
-    def _tell_of_failure(self, error: BaseException) -> None:
-        log.error("put in the background failed queue=%s error=%s", self._paths.path, error)
+    def _tell_of_failure(self, error: BaseException, count: int = 1) -> None:
+        phrase = "puts in the background failed queue=%s puts=%d error=%s"
+        log.error(phrase, self._paths.path, count, error)
 
     def _raise_unheard(self) -> None:
         if (failed := self._unheard.take_failures()) is not None:

@@ -128,7 +128,7 @@ class Capacity:
         """
         with self._lock:
             self._check_open()
-            if not self._line and self._take_if_it_fits((items, size)):
+            if not self._line.waiters and self._take_if_it_fits((items, size)):
                 return True
             if timeout_s is not None and timeout_s <= 0:
                 return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from leaderq.base.arguments import plain_function, require
@@ -33,7 +33,8 @@ class Listeners(Generic[T]):
     ``name``: how the log calls the registry. ``has_thread``: a thread of this name delivers, from
     the first ``add`` until :meth:`stop`; ``announce`` only wakes it. ``most``: how many values may
     wait for their delivery; further values are dropped, and counted in ``untold``.
-    ``on_told(value)`` is called after the last listener, on the same thread.
+    ``on_told(values)`` is called with the values of one ``put`` or ``announce`` when all listeners
+    were told of them, on the same thread.
 
     Guarantees: no lock is held while a listener runs. One that raises is logged, and the others are
     told. What strikes a listener from outside (Ctrl-C, the abandonment of a unit) is raised on the
@@ -48,7 +49,7 @@ class Listeners(Generic[T]):
         *,
         has_thread: bool = False,
         most: float = math.inf,
-        on_told: Callable[[T], object] | None = None,
+        on_told: Callable[[Sequence[T]], object] | None = None,
     ) -> None:
         self.untold = 0
         self._name = name
@@ -56,9 +57,9 @@ class Listeners(Generic[T]):
         self._on_told: _Entry | None = None if on_told is None else (object, on_told)
         self._lock = primitives.Lock()  # of those who add and remove
         self._entries: tuple[_Entry, ...] = ()
-        self._values: deque[T] = deque()
+        self._values: deque[tuple[T, ...]] = deque()
         # The two below belong to whoever holds the second lock, for which nobody waits.
-        self._calls: deque[tuple[_Entry, T]] = deque()
+        self._calls: deque[tuple[_Entry, Any]] = deque()
         self._delivering = primitives.Lock()
         self._service = Service(name, self._serve) if has_thread else None
 
@@ -100,22 +101,22 @@ class Listeners(Generic[T]):
         if struck is not None:
             raise struck
 
-    def announce(self, value: T) -> None:
-        """Call every listener with ``value``, after the values that were put before."""
-        self.put(value)
+    def announce(self, *values: T) -> None:
+        """Call every listener with each value, after the values that were put before."""
+        self.put(*values)
         if self._service is None:
             self.deliver()
         else:
             self._service.wake()
 
-    def put(self, value: T, *, is_owed: bool = False) -> None:
-        """Keep a value for the next :meth:`deliver`. If too many values wait, drop it, unless
+    def put(self, *values: T, is_owed: bool = False) -> None:
+        """Keep values for the next :meth:`deliver`. If too many wait, drop them, unless
         ``is_owed``. Calls no listener, so the caller may hold a lock.
         """
         if is_owed or len(self._values) < self._most:
-            self._values.append(value)
+            self._values.append(values)
         else:
-            self.untold += 1
+            self.untold += len(values)
 
     def deliver(self) -> None:
         """Call the listeners with all values that were put. If another thread is delivering, or a
@@ -142,7 +143,7 @@ class Listeners(Generic[T]):
             self.deliver()
         self.deliver()
 
-    def _next(self) -> tuple[_Entry, T] | None:
+    def _next(self) -> tuple[_Entry, Any] | None:
         while True:
             while self._calls:
                 call = self._calls.popleft()
@@ -150,12 +151,17 @@ class Listeners(Generic[T]):
                     return call
             if not self._values:
                 return None
-            value = self._values.popleft()
-            self._calls.extend((one, value) for one in self._entries if isinstance(value, one[0]))
+            values = self._values.popleft()
+            self._calls.extend(
+                (one, value)
+                for value in values
+                for one in self._entries
+                if isinstance(value, one[0])
+            )
             if self._on_told is not None:
-                self._calls.append((self._on_told, value))
+                self._calls.append((self._on_told, values))
 
-    def _tell(self, entry: _Entry, value: T) -> BaseException | None:
+    def _tell(self, entry: _Entry, value: Any) -> BaseException | None:
         """Call the listener with ``value``; return the exception that struck it from outside, or
         ``None``.
         """

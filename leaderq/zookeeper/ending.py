@@ -137,7 +137,6 @@ def end_session(
     *,
     timeout_s: float = 5.0,
     security: Security | None = None,
-    session_timeout_s: float = 10.0,
 ) -> bool:
     """End the session of another process, which may be dead or alive: the session's ephemeral
     znodes vanish within milliseconds, and the next request of a live owner fails.
@@ -145,8 +144,7 @@ def end_session(
     Returns whether the session is certainly over; ``False`` if no server answered within
     ``timeout_s`` seconds.
     """
-    ender = SessionEnder(address, security=security)
-    return ender.end(credentials, timeout_s=timeout_s, session_timeout_s=session_timeout_s)
+    return SessionEnder(address, security=security).end(credentials, timeout_s=timeout_s)
 
 
 def _resolved(address: Address) -> Iterator[_Endpoint]:

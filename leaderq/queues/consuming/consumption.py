@@ -148,10 +148,11 @@ class ItemWorkers(HandlerThreads):
         settlements: list[ItemSettlement] = []
         while True:
             ended = self._attempt(claims)
-            kept = [one for one in ended if one.outcome is ItemOutcome.KEPT]
+            if not (kept := [one for one in ended if one.outcome is ItemOutcome.KEPT]):
+                return settlements + ended
             settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
             claims = [one.claim for one in kept]
-            if not kept or not self._kept(kept):
+            if not self._kept(kept):
                 return settlements + [items.released(claim) for claim in claims]
 
     def _kept(self, kept: list[ItemSettlement]) -> bool:

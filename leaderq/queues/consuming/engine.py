@@ -71,11 +71,11 @@ _NAMES_BYTES = 16 * 1024
 """Of the names of one claim: its multi contains each twice, and once more in the record."""
 _MOST_LOSSES = 20
 _COUNTED = {
-    ItemOutcome.ACKNOWLEDGED.value: "acknowledged",
-    ItemOutcome.DELETED.value: "acknowledged",
-    ItemOutcome.REQUEUED.value: "returned",
-    ItemOutcome.RELEASED.value: "returned",
-    ItemOutcome.SET_ASIDE.value: "dead_letters",
+    ItemOutcome.ACKNOWLEDGED: "acknowledged",
+    ItemOutcome.DELETED: "acknowledged",
+    ItemOutcome.REQUEUED: "returned",
+    ItemOutcome.RELEASED: "returned",
+    ItemOutcome.SET_ASIDE: "dead_letters",
 }
 _PROBE_S = 0.05
 JoinWorkers = Callable[[float | None], bool]
@@ -107,7 +107,7 @@ class Engine:
         self._is_second = False
         """Without shares: whether another was quicker than this consumer at the last claim."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
-        self._inbox: deque[ItemSettlement | Callable[[], object]] = deque()
+        self._inbox: deque[Callable[[], object]] = deque()
         self._has_failed = False
         """Whether a settlement has, since it was last asked for."""
         self.figures = QueueFigures(paths.path, self._live)
@@ -185,10 +185,10 @@ class Engine:
         """Send the settlements of items that were handed out to their writers; never blocks."""
         counts = Counter[str]()
         for settlement in settlements:
-            counts[settlement.outcome.value] += settlement.claim.count
-        for outcome, count in counts.items():
-            if outcome in _COUNTED:
-                self.figures.add(_COUNTED[outcome], count)
+            if (what := _COUNTED.get(settlement.outcome)) is not None:
+                counts[what] += settlement.claim.count
+        for what, count in counts.items():
+            self.figures.add(what, count)
         self._send(settlements)
 
     def _send(self, settlements: Sequence[ItemSettlement]) -> None:
@@ -202,10 +202,10 @@ class Engine:
                 self.ready.has_come(name)
             if settlement.operations:
                 settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
-                settlement.on_settled = self._on_settled
+                settlement.told = self._on_settled
                 by_writer.setdefault(membership.writer, []).append(settlement)
             elif self.is_locking:
-                self._on_settled(settlement)
+                self._on_settled([settlement])
         for writer, of_one in by_writer.items():
             writer.send(of_one)
 
@@ -233,10 +233,12 @@ class Engine:
         """
         return host.pid() != self._pid
 
-    def _on_settled(self, settlement: ItemSettlement) -> None:
-        self._inbox.append(settlement)
-        is_done = settlement.outcome is ItemOutcome.ACKNOWLEDGED
-        if self.ready.takers or not is_done or not self.ready:
+    def _on_settled(
+        self, settlements: list[ItemSettlement], error: LeaderqError | None = None
+    ) -> None:
+        self._inbox.append(partial(self._settled, settlements, error))
+        are_done = all(one.outcome is ItemOutcome.ACKNOWLEDGED for one in settlements)
+        if self.ready.takers or not are_done or not self.ready:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -319,11 +321,7 @@ class Engine:
 
     def _read_inbox(self) -> None:
         while self._inbox:
-            news = self._inbox.popleft()
-            if isinstance(news, ItemSettlement):
-                self._settled(news)
-            else:
-                news()
+            self._inbox.popleft()()
 
     def _tell_state(self, state: SessionState) -> None:
         self.ready.recheck()
@@ -335,10 +333,19 @@ class Engine:
             said = "state_changed of the consumer failed, the queue continues state=%s"
             log.exception(said, state.name)
 
-    def _settled(self, settlement: ItemSettlement) -> None:
-        name, outcome, deaths = settlement.claim.name, settlement.outcome, self._members.deaths
+    def _settled(self, settlements: list[ItemSettlement], error: LeaderqError | None) -> None:
+        gone = [one.claim.name for one in settlements if self._is_gone(one, error)]
+        self._waiting.drop(gone)
+        self._held.difference_update(gone)
+        self._members.deaths.settled(gone)
+
+    def _is_gone(self, settlement: ItemSettlement, error: LeaderqError | None) -> bool:
+        """Take note of what became of an item; return whether its name is of no concern here any
+        more.
+        """
+        name, outcome = settlement.claim.name, settlement.outcome
         self._waiting.is_settled(name)
-        if (error := settlement.error) is not None:
+        if error is not None:
             self._has_failed = True
             said = "item not settled queue=%s item=%s outcome=%s error=%s"
             log.warning(said, self.path, name, outcome.value, error)
@@ -348,10 +355,10 @@ class Engine:
                 if not isinstance(error, NoNode | NodeExists):
                     again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
                 self._send([again])
-                return
+                return False
         elif outcome is ItemOutcome.KEPT:
-            deaths.settled([name])  # from now on its note tells of them
-            return
+            self._members.deaths.settled([name])  # from now on its note tells of them
+            return False
         elif outcome in (ItemOutcome.RELEASED, ItemOutcome.REQUEUED):
             is_released = outcome is ItemOutcome.RELEASED
             if (free := settlement.created or (name if is_released else None)) is not None:
@@ -361,10 +368,8 @@ class Engine:
                     self._waiting.release([free])
             if is_released:
                 self._held.discard(name)
-                return
-        self._waiting.drop([name])
-        self._held.discard(name)
-        deaths.settled([name])
+                return False
+        return True
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
         """Whether to release the item in another way, after ``settlement`` was refused with

@@ -278,25 +278,18 @@ class ConsumerDied(LeaderqError):
     """
 
 
-def _unheard(_: object) -> None:
-    """Nobody asks."""
-
-
 class ItemSettlement(OperationGroup):
-    """What to write about one item, and what came of that (``error``, ``results``).
-    ``rest_until_ms``: until when the item rests before its next attempt; 0: it does not rest.
+    """What to write about one item. ``rest_until_ms``: until when the item rests before its next
+    attempt; 0: it does not rest.
     """
 
-    __slots__ = ("claim", "error", "on_settled", "outcome", "rest_until_ms", "results")
+    __slots__ = ("claim", "outcome", "rest_until_ms")
 
     def __init__(
         self, claim: Claim, operations: Operations, outcome: ItemOutcome, rest_until_ms: int = 0
     ) -> None:
         super().__init__(operations, 0)
         self.claim, self.outcome, self.rest_until_ms = claim, outcome, rest_until_ms
-        self.on_settled: Callable[[ItemSettlement], object] = _unheard
-        self.error: LeaderqError | None = None
-        self.results: Sequence[Any] | None = ()
 
     @property
     def is_return(self) -> bool:
@@ -304,10 +297,6 @@ class ItemSettlement(OperationGroup):
         if self.outcome is not ItemOutcome.RELEASED or self.rest_until_ms:
             return False
         return not any(isinstance(op, Create) and op.sequential for op in self.operations)
-
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.results, self.error = results, error
-        self.on_settled(self)
 
     @property
     def created(self) -> str | None:

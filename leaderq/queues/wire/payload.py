@@ -105,9 +105,11 @@ class Payload:
 
 
 def encode(items: Iterable[bytes], note: Note | None = None, *, compress: bool = False) -> bytes:
-    parts = [part for item in items for part in (_ITEM.pack(_ITEM_CODE, len(item)), item)]
-    tail = b"" if note is None else note.packed()
-    data = b"".join((_VERSION_BYTES, *parts, _END, tail))  # one copy: it may be large
+    parts = [_VERSION_BYTES]
+    for item in items:
+        parts += (_ITEM.pack(_ITEM_CODE, len(item)), item)
+    parts += (_END, b"" if note is None else note.packed())
+    data = b"".join(parts)  # one copy: it may be large
     return compressed(data) if compress else data
 
 

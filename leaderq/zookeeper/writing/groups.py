@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from leaderq.errors import (
@@ -56,21 +57,31 @@ MARGIN_BYTES = 4096
 
 Operations = tuple[Operation, ...]
 """What is written as a whole or not at all."""
+Told = Callable[[list[Any], LeaderqError | None], object]
+
+
+def _unheard(_groups: object, _error: object) -> None:
+    """Nobody asks."""
 
 
 class OperationGroup:
-    """Operations that are applied all together, or not at all. Override :meth:`on_outcome` to learn
-    which.
+    """Operations that are applied all together, or not at all. ``told(groups, error)`` is called
+    once with the outcome: ``None``, or the error why the group was not applied. Groups of one multi
+    with the same ``told`` hear of it in one call. It must not block, because it runs on the
+    session's thread or a writer's.
 
     It is a slim object, because a queue makes one for every item. It has no lock: the writer
     changes it under the writer's own lock.
     """
 
-    __slots__ = ("_operations", "count", "is_alone", "repairs", "size")
+    __slots__ = ("_operations", "count", "is_alone", "repairs", "results", "size", "told")
 
-    def __init__(self, operations: Sequence[Operation], size: int) -> None:
+    def __init__(self, operations: Sequence[Operation], size: int, told: Told = _unheard) -> None:
         self._operations = operations
         self.count = len(operations)
+        self.told = told
+        self.results: list[Any] | None = None
+        """Of its operations; ``None`` also if it was applied and the answer was lost."""
         self.size = size
         """Bytes in a request, an upper bound."""
         self.repairs = 0
@@ -81,38 +92,17 @@ class OperationGroup:
     def operations(self) -> Sequence[Operation]:
         return self._operations
 
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        """Called once with the outcome: the results (``None`` if the answer was lost), or the error
-        why the group was not applied. Must not block, because it runs on the session's thread or a
-        writer's.
-        """
 
-    def settle(self, results: list[Any] | None = None, error: LeaderqError | None = None) -> None:
-        """Call :meth:`on_outcome`, and log its error, so that the other groups hear of
-        theirs, too.
-        """
-        try:
-            self.on_outcome(results, error)
-        except Exception:
-            log.exception("callback of a write failed operations=%r", self.operations)
-
-
-class FutureGroup(OperationGroup):
-    """A group that has a future of its results. The result is ``None`` if only the answer
-    was lost.
+def tell(groups: Sequence[OperationGroup], error: LeaderqError | None = None) -> None:
+    """Tell those who wait for these groups their outcome. If one of them raises, that is logged, so
+    that the others hear of theirs, too.
     """
-
-    __slots__ = ("future",)
-
-    def __init__(self, operations: Sequence[Operation], size: int) -> None:
-        super().__init__(operations, size)
-        self.future: primitives.Future[list[Any] | None] = primitives.Future()
-
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(results)
+    for told, some in groupby(groups, attrgetter("told")):
+        together = list(some)
+        try:
+            told(together, error)
+        except Exception:
+            log.exception("callback of writes failed first=%r", together[0].operations)
 
 
 def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
@@ -201,12 +191,13 @@ class PackedMulti:
 
     def settle(self) -> None:
         """Tell each group its results: the multi was applied."""
-        results = self.results
-        at = 1
-        for group in self.groups:
-            end = at + group.count
-            group.settle(None if results is None else results[at:end])
-            at = end
+        if (results := self.results) is not None:
+            at = 1
+            for group in self.groups:
+                end = at + group.count
+                group.results = results[at:end]
+                at = end
+        tell(self.groups)
 
     def culprit(self) -> tuple[OperationGroup, Operation] | None:
         """The group and the operation that ZooKeeper refused, or ``None`` if they are unknown.

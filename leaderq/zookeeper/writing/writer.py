@@ -64,17 +64,17 @@ from leaderq.zookeeper import (
 )
 from leaderq.zookeeper.paths import join, parent_of, validated_path
 from leaderq.zookeeper.requests import failed_future
-from leaderq.zookeeper.retrying import PATIENCE_S, retry_until_connected
+from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing.groups import (
     MARGIN_BYTES,
     MULTI_BYTES,
     MULTI_OPS,
-    FutureGroup,
     MultiStatus,
     OperationGroup,
     PackedMulti,
     SendQueue,
     estimated_bytes,
+    tell,
     validated,
 )
 
@@ -235,11 +235,12 @@ class SequencedWriter:
         :raises ConfigurationError: ZooKeeper cannot use one of the paths.
         """
         one = tuple(operations)
-        group = FutureGroup(
-            one if are_valid else validated(one), estimated_bytes(one, self.chroot_bytes)
-        )
-        self.send([group])
-        return group.future
+        if not are_valid:
+            validated(one)
+        future: primitives.Future[list[Any] | None] = primitives.Future()
+        size = estimated_bytes(one, self.chroot_bytes)
+        self.send([OperationGroup(one, size, partial(_complete, future))])
+        return future
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
         """Send groups that the caller made, whose paths are known to be valid. Each group is told
@@ -250,7 +251,8 @@ class SequencedWriter:
         if len(fit) < len(groups):
             for group in groups:
                 if not group.count:
-                    group.settle([])
+                    group.results = []
+                    tell([group])
                 elif group.size > limit:
                     self._refuse(group)
         with self._lock:
@@ -259,15 +261,14 @@ class SequencedWriter:
                 self.unsettled += len(fit)
                 is_sender_wanted = self._queue.may_send
         if end is not None:
-            for group in fit:
-                group.settle(error=end)
+            tell(fit, end)
         elif is_sender_wanted:
             self._send_more()
 
     def _refuse(self, group: OperationGroup) -> None:
         count, path = group.count, group.operations[0].path
         what = "one operation" if count == 1 else f"a group of {count} operations"
-        group.settle(error=TooLarge(what, size=group.size, limit=self.limit, path=path))
+        tell([group], TooLarge(what, size=group.size, limit=self.limit, path=path))
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         """Remove and return the waiting groups for which ``wanted(group)`` is true: they are
@@ -287,8 +288,7 @@ class SequencedWriter:
             return self._settled.wait_for(lambda: not self.unsettled, timeout_s)
 
     def _settle(self, groups: Sequence[OperationGroup], error: LeaderqError) -> None:
-        for group in groups:
-            group.settle(error=error)
+        tell(groups, error)
         self._count_down(len(groups))
 
     def _count_down(self, count: int) -> None:
@@ -499,8 +499,8 @@ _AT_A_TIME = 1000
 _SWEEP_S = 10.0
 
 
-def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -> int:
-    """Delete the guards below ``parent`` that nobody has written for ``old_s`` seconds before
+def sweep(session: Session, parent: str, now_ms: int) -> int:
+    """Delete the guards below ``parent`` that nobody has written for ``OLD_S`` seconds before
     ``now_ms`` (the servers' time); return how many were deleted. If there are very many, look at
     some of them.
 
@@ -516,12 +516,24 @@ def sweep(session: Session, parent: str, now_ms: int, *, old_s: float = OLD_S) -
         for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
             if isinstance(answer, tuple):
                 stat = answer[1]
-                if stat.ephemeral_owner == 0 and now_ms - stat.mtime_ms > old_s * 1000:
+                if stat.ephemeral_owner == 0 and now_ms - stat.mtime_ms > OLD_S * 1000:
                     old.append(session.delete_async(path, stat.version))
         return sum(error is None for error in await_outcomes(old, _SWEEP_S))
     except LeaderqError as exc:
         log.debug("writers not swept path=%s error=%s", parent, exc)
         return 0
+
+
+def _complete(
+    future: primitives.Future[list[Any] | None],
+    groups: list[OperationGroup],
+    error: LeaderqError | None,
+) -> None:
+    (group,) = groups
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(group.results)
 
 
 OVERTAKEN = (BadVersion, NoNode, NodeExists)
@@ -530,57 +542,34 @@ Outcome = tuple[list[Any] | None, LeaderqError | None]
 """The results (``None`` if the answer was lost), or why it was not applied."""
 
 
-class _Awaited(OperationGroup):
-    """A group whose caller is told of the outcome by ``heard()``. A future for each group, with its
-    lock, would cost a quarter of a call.
-    """
-
-    __slots__ = ("heard", "outcome")
-
-    def __init__(
-        self, operations: Sequence[Operation], size: int, heard: Callable[[], object]
-    ) -> None:
-        super().__init__(operations, size)
-        self.heard = heard
-        self.outcome: Outcome | None = None
-
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.outcome = results, error
-        self.heard()
-
-
 def outcomes(
-    writer: SequencedWriter,
-    groups: Sequence[Sequence[Operation]],
-    path: str,
-    timeout_s: float = PATIENCE_S,
+    writer: SequencedWriter, groups: Sequence[Sequence[Operation]], path: str
 ) -> list[Outcome]:
     """Write these groups of operations, and return the outcome of each.
 
-    If no answer comes for ``timeout_s`` seconds, the error of the remaining groups is
+    If no answer comes for ``retrying.PATIENCE_S`` seconds, the error of the remaining groups is
     ``NotConnected`` if they were certainly not sent, else ``ConnectionLost``.
 
     :raises ConfigurationError: ZooKeeper cannot use the path of one of the user's operations.
     """
     ours = f"{path}/"
     validated([op for group in groups for op in group if not op.path.startswith(ours)])
-    answered: list[None] = []
+    known: dict[OperationGroup, LeaderqError | None] = {}
     all_answered = primitives.Event()
 
-    def heard() -> None:
-        answered.append(None)  # atomic: the session's thread may tell, and the writer's
-        if len(answered) == len(groups):
+    def told(some: list[OperationGroup], error: LeaderqError | None) -> None:
+        known.update(dict.fromkeys(some, error))  # atomic: the writer's thread may tell, too
+        if len(known) == len(groups):
             all_answered.set()
 
-    made = [_Awaited(one, estimated_bytes(one, writer.chroot_bytes), heard) for one in groups]
+    made = [OperationGroup(one, estimated_bytes(one, writer.chroot_bytes), told) for one in groups]
     writer.send(made)
     seen = 0
-    unsent: set[OperationGroup] = set()
-    while made and not all_answered.wait(timeout_s):
-        if seen == len(answered):
-            unsent.update(writer.withdraw_those(set(made).__contains__))
+    lost: LeaderqError = ConnectionLost("no answer in time: the outcome is unknown", path=path)
+    while made and not all_answered.wait(retrying.PATIENCE_S):
+        if seen == len(known):
+            unsent = writer.withdraw_those(set(made).__contains__)
+            told(unsent, NotConnected("no connection in time: it was not sent", path=path))
             break
-        seen = len(answered)
-    not_sent = NotConnected("no connection in time: it was not sent", path=path)
-    lost = ConnectionLost("no answer in time: the outcome is unknown", path=path)
-    return [one.outcome or (None, not_sent if one in unsent else lost) for one in made]
+        seen = len(known)
+    return [(one.results, known.get(one, lost)) for one in made]

@@ -201,15 +201,17 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
 def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(session):
     ledger, deaf, all_put = Ledger(), Ledger(), threading.Event()
 
-    class Broken(PutListener):
+    class Broken(Ledger):
         def put_completed(self, item: Any) -> None:
+            super().put_completed(item)
             if item == b"0":
                 assert all_put.wait(60)  # or it might come before those
                 queue.put(b"by a listener")
             raise ValueError("a listener that fails")
 
+    broken = Broken()
     with DistributedQueue(session, PATH, put_in_background=True) as queue:
-        for listener in (Broken(), ledger, deaf):
+        for listener in (broken, ledger, deaf):
             queue.add_put_listener(listener)
         queue.remove_put_listener(deaf)
         queue.put(b"0")
@@ -218,7 +220,7 @@ def test_listeners_hear_of_each_item_and_of_each_failure_and_may_put_themselves(
         all_put.set()
         assert queue.flush_puts(60)
         assert queue.flush_puts(60)
-    assert ledger.completed == [b"0", b"3", b"4", b"by a listener"]
+    assert ledger.completed == broken.completed == [b"0", b"3", b"4", b"by a listener"]
     assert ledger.multis == [[b"1", b"2"]]
     assert (ledger.failed, deaf.completed) == ([], [])
 

@@ -26,7 +26,6 @@ from leaderq.errors import (
 from leaderq.zookeeper import Check, Create, Delete, SetData
 from leaderq.zookeeper.writing import groups as module
 from leaderq.zookeeper.writing.groups import (
-    FutureGroup,
     MultiStatus,
     OperationGroup,
     PackedMulti,
@@ -386,12 +385,14 @@ class Heard(OperationGroup):
     """Notes what it hears."""
 
     def __init__(self, name: str, count: int = 1) -> None:
-        super().__init__([Create(f"/{name}{number}", b"x") for number in range(count)], 100 * count)
+        creates = [Create(f"/{name}{number}", b"x") for number in range(count)]
+        super().__init__(creates, 100 * count, self.hear)
         self.name = name
         self.news: list[Any] = []
 
-    def on_outcome(self, results: list[Any] | None, error: LeaderqError | None) -> None:
-        self.news.append(error or results)
+    def hear(self, groups: list[OperationGroup], error: LeaderqError | None) -> None:
+        assert groups == [self]
+        self.news.append(error or self.results)
 
 
 def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
@@ -417,27 +418,36 @@ def test_an_error_says_what_became_of_the_multi(error, fate):
     assert status_of(error) is fate
 
 
-def test_each_group_hears_of_its_own_outcome_though_another_cannot_bear_it(caplog):
+def test_who_waits_for_several_groups_of_a_multi_hears_of_them_in_one_call():
+    calls: list[Any] = []
+
+    def hear(groups: list[OperationGroup], error: LeaderqError | None) -> None:
+        calls.append(([(one, one.results) for one in groups], error))
+
+    first, second = (OperationGroup([Create(path)], 10, hear) for path in ("/a", "/b"))
+    other = Heard("c", 2)
+    batch = PackedMulti(0, [first, second, other])
+    answer(batch)
+    batch.settle()
+    assert calls == [([(first, ["/a"]), (second, ["/b"])], None)]
+    assert other.news == [["/c0", "/c1"]]
+
+
+def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     class Bad(Heard):
-        def on_outcome(self, results: Any, error: Any) -> None:
+        def hear(self, *_: Any) -> None:
             raise ValueError("boom")
 
-    groups = [Bad("a"), FutureGroup([Delete("/b"), Delete("/c")], 9), FutureGroup([], 0)]
-    batch = PackedMulti(7, groups)
+    good = Heard("b", 2)
+    batch = PackedMulti(7, [Bad("a"), good])
     assert batch.operations("/guard") == [
         SetData("/guard", b"", 7),
-        Create("/a0", b"x"),
-        Delete("/b"),
-        Delete("/c"),
+        *(Create(path, b"x") for path in ("/a0", "/b0", "/b1")),
     ]
-    answered(batch, ["guard", "a", "b", "c"]).settle()
-    assert [each.future.result(0) for each in groups[1:]] == [["b", "c"], []]
-    assert (batch.size, "boom" in caplog.text) == (109, True)
-    lost, unheard = FutureGroup([], 0), FutureGroup([], 0)
-    lost.settle(error=ConnectionLost("x"))
-    unheard.settle()
-    assert isinstance(lost.future.exception(0), ConnectionLost)
-    assert unheard.future.result(0) is None
+    answer(batch)
+    batch.settle()
+    assert good.news == [["/b0", "/b1"]]
+    assert (batch.size, "boom" in caplog.text) == (300, True)
 
 
 class Server:
