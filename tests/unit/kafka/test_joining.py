@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import confluent_kafka
 import pytest
 from kafka import errors as native
 from terms import open_term
 
 from leaderq.config import KafkaSecurity
-from leaderq.errors import AccessRefused, Deposed, KafkaError
+from leaderq.errors import AccessRefused, Deposed, KafkaError, OffsetOutOfRange
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.consuming.term_consumer import JoinGate
+from leaderq.kafka.record import Partition
 from leaderq.term import Reason
 
 
@@ -89,3 +93,39 @@ def test_a_broker_that_goes_passes_by_itself(name: str) -> None:
     connection = ConfluentConnection("kafka:9092", KafkaSecurity())
     error = connection.error(confluent_kafka.KafkaError(CODES[name]), "committing")
     assert isinstance(error, KafkaAway)
+
+
+class ScriptedClient:
+    """librdkafka's consumer: returns ``messages`` one after the other, and answers a commit when
+    all of them are taken.
+    """
+
+    def __init__(self, messages: list[Any]) -> None:
+        self.messages = messages
+        self.consumer: Any = None
+
+    def assign(self, _partitions: list[Any]) -> None:
+        """Nothing is read."""
+
+    def commit(self, **_words: Any) -> None:
+        """Answered later."""
+
+    def consume(self, most: int, _wait_s: float) -> list[Any]:
+        taken, self.messages = self.messages[:most], self.messages[most:]
+        if not self.messages:
+            self.consumer._on_commit(None, [])
+        return taken
+
+
+def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a_commit() -> None:
+    where = Partition("t", 0)
+    gone = confluent_kafka.KafkaError(CODES["_AUTO_OFFSET_RESET"])
+    record = confluent_kafka.Message("t", 0, 4, b"k", b"v")
+    client = ScriptedClient([record, confluent_kafka.Message("t", 0, error=gone)])
+    client.consumer = consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
+    consumer._client, consumer._held = client, frozenset({where})
+    consumer.seek({where: 4})
+    assert consumer.commit({where: 4}, "").done(60)
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(0.0, 10)
+    assert [row.offset for row in consumer.poll(0.0, 10)[where]] == [4]
