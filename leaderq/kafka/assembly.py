@@ -150,7 +150,6 @@ class Environment:
             group=declared.group,
             member=declared.name,
             membership=in_group,
-            commits_behind=declared.commit_behind,
             **self.connection,
         )
 

@@ -15,9 +15,7 @@ class SubmittedWork:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        # Locks held until the work has begun, and has ended; cheaper than events.
-        self._before, self._until_end = primitives.Lock(), primitives.Lock()
-        self._before.acquire()
+        self._until_end = primitives.Lock()  # cheaper than an event
         self._until_end.acquire()
         self._error: BaseException | None = None
 
@@ -37,13 +35,7 @@ class SubmittedWork:
         self._until_end.release()
         return True
 
-    def begun(self, wait_s: float) -> SubmittedWork:
-        """Wait until the work begins, at most ``wait_s`` seconds; return this object."""
-        self._before.acquire(timeout=wait_s)
-        return self
-
     def run(self) -> None:
-        self._before.release()
         try:
             self._work()
         except BaseException as exc:  # noqa: BLE001  (raised to whoever waits for it)

@@ -9,10 +9,9 @@ consumer contract, or was met in its source):
   join again: FENCED_INSTANCE_ID is fatal to this client for ever.
 * A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
 * A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  go through a thread of their own, in order, and nothing is read meanwhile (B25);
-  :meth:`ConfluentConsumer.close` waits neither for it nor for librdkafka. With ``commits_behind``
-  they are asynchronous instead: records are read meanwhile, and the answer comes with them; but who
-  has nothing to read has to look for it again and again.
+  are asynchronous, one at a time: records are read meanwhile, and the answer comes with them (B25).
+  Who does not want to read looks for it again and again. :meth:`ConfluentConsumer.close` waits
+  neither for a commit nor for librdkafka.
 * What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
   ``assign`` is carried out by one thread, in order. A member stays a member without it.
 * Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
@@ -34,7 +33,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -55,16 +53,15 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer, require_same_log
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
-from leaderq.threads import SerialExecutor, SubmittedWork
+from leaderq.threads import SerialExecutor
 
 log = logging.getLogger(__name__)
 
 _LATEST = -1  # the protocol's code, in place of a time
 _STEP_S = 0.1
 _STASH = 100
-_BEGIN_S = 0.001
 # when to look again for the answer to a commit, as a share of the time that it has taken so far
-_LOOK_SHARE, _LOOK_S = 0.1, 0.0003
+_LOOK_SHARE, _LOOK_S = 0.1, 0.0001
 _CLOSE_S = 1.0
 # how long a poll waits for more, if records come so fast that a batch is full in that time
 _FILL_S = 0.005
@@ -90,9 +87,7 @@ class ConfluentConsumer(ConsumerClient):
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._scout = KafkaPythonConsumer(replace(settings, membership=False, options={}))
-        self._commits = SerialExecutor(f"leaderq-confluent-commit-{settings.member}")
-        self._committing: SubmittedWork | None = None
-        self._behind: _CommitBehind | None = None
+        self._committing: _Commit | None = None
         self._membership = _Membership.NONE
         self._held: frozenset[Partition] = frozenset()
         self._next: dict[Partition, int] = {}
@@ -283,17 +278,11 @@ class ConfluentConsumer(ConsumerClient):
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
             raise KafkaFenced(str(self._fenced)) from self._fenced
-        if most <= 0 or not self._has_committed(wait_s):
+        if most <= 0:
             return []
         with self._errors_translated("reading"):
             messages: list[Any] = self._consumer.consume(most, wait_s)
         return self._heeded(messages) if has_errors(messages) else messages
-
-    def _has_committed(self, wait_s: float) -> bool:
-        """Whether no commit is under way for which reading would wait, however long (B25)."""
-        if self._committing is not None and self._committing.ended(wait_s):
-            self._committing = None
-        return self._committing is None
 
     def _heeded(self, messages: list[Any]) -> list[Any]:
         """Return the records among ``messages``. If one is an error that does not pass by itself,
@@ -355,60 +344,41 @@ class ConfluentConsumer(ConsumerClient):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+        if self._committing is not None:  # librdkafka may carry out the later one first
+            raise KafkaAway("the commit before has not been answered yet")
         named = self._named(offsets, note + self._settings.mark)
-        if self._settings.commits_behind:
-            return self._commit_behind(named)
-        work = partial(self._commit, self._consumer, named)
-        # Else it would wait for what this thread does next, instead of being under way meanwhile.
-        self._committing = self._commits.submit(work).begun(_BEGIN_S)
+        with self._errors_translated("committing"):
+            self._consumer.commit(offsets=named, asynchronous=True)
+        self._committing = _Commit(self, clock.now_s())
         return self._committing
 
-    def _commit(self, consumer: Any, named: list[Any]) -> None:
-        with self._commit_errors():
-            self._answered(consumer.commit(offsets=named, asynchronous=False), "committing")
+    def _on_commit(self, error: Any, answer: list[Any]) -> None:
+        if (commit := self._committing) is not None:
+            commit.answer, self._committing = (error, answer), None
 
-    @contextmanager
-    def _commit_errors(self) -> Iterator[None]:
+    def _settled(self, commit: _Commit, wait_s: float) -> bool:
+        """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
+        is read: whoever waits reads hardly anything, a record now and then, into the stash.
+        """
+        until_s = clock.now_s() + wait_s
+        while True:
+            if commit.answer is None:
+                self._serve(0.0)
+            if (answered := commit.answer) is not None:
+                break
+            if (now := clock.now_s()) >= until_s:
+                return False
+            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
+            clock.sleep(min(pause_s, until_s - now))
+        error, answer = answered
         try:
-            with self._errors_translated("committing"):
-                yield
+            if error is not None:
+                raise self._error(error, "committing")
+            self._answered(answer, "committing")
         except UnknownTopic as exc:
             if self._pattern is None:
                 raise
             raise KafkaAway(str(exc)) from exc  # deleted a moment ago, which shows soon
-
-    def _commit_behind(self, named: list[Any]) -> CommitFuture:
-        if self._behind is not None:  # librdkafka may carry out the later one first
-            raise KafkaAway("the commit before has not been answered yet")
-        with self._errors_translated("committing"):
-            self._consumer.commit(offsets=named, asynchronous=True)
-        self._behind = _CommitBehind(self, clock.now_s())
-        return self._behind
-
-    def _on_commit(self, error: Any, answer: list[Any]) -> None:
-        if (commit := self._behind) is not None:
-            commit.answer, self._behind = (error, answer), None
-
-    def _settled(self, commit: _CommitBehind, wait_s: float) -> bool:
-        """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
-        is read: whoever waits reads hardly anything, a record now and then, into the stash.
-        """
-        until_s, pause_s = clock.now_s() + wait_s, 0.0
-        while commit.answer is None:
-            clock.sleep(pause_s)
-            self._serve(0.0)
-            now = clock.now_s()
-            if now >= until_s:
-                break
-            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
-            pause_s = min(pause_s, until_s - now)
-        if (answered := commit.answer) is None:
-            return False
-        error, answer = answered
-        with self._commit_errors():
-            if error is not None:
-                raise self._error(error, "committing")
-            self._answered(answer, "committing")
         return True
 
     def log_ends(self) -> dict[Partition, int]:
@@ -468,15 +438,14 @@ class ConfluentConsumer(ConsumerClient):
     def _let_go(self, client: Any) -> None:
         self._scout.close()
         if client is not None:
-            # behind the last commit, which uses the client
-            ended = self._commits.submit(client.close)
-            self._commits.close()
-            ended.done(_CLOSE_S)
+            closing = SerialExecutor(f"leaderq-confluent-close-{self._settings.member}")
+            closing.submit(client.close)
+            closing.close(_CLOSE_S)
 
 
 @dataclass(eq=False)
-class _CommitBehind:
-    """An asynchronous commit; ``answer``: an error, or what is said of each partition."""
+class _Commit:
+    """A commit under way; ``answer``: an error, or what is said of each partition."""
 
     consumer: ConfluentConsumer
     began_s: float

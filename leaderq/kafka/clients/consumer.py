@@ -15,7 +15,7 @@ each is raised as one of
 * ``AccessRefused``, ``UnknownTopic``, ``OffsetOutOfRange``, ``KafkaError``: trying again does not
   help.
 
-What blocks in a client library, a commit for instance, is done by a
+What blocks in a client library, the end of a transaction for instance, is done by a
 :class:`~leaderq.threads.SerialExecutor`, while the consumer's thread goes on.
 """
 
@@ -231,8 +231,7 @@ class ConsumerSettings:
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
     should outlive a time without any leader, as the next join would wait for 3 s when the group has
     become empty. ``options`` are the client library's own, and override all others. ``mark`` is
-    noted beside committed offsets, for other deployments. ``commits_behind``: records are to be
-    read while a commit is under way, though waiting for it costs more then.
+    noted beside committed offsets, for other deployments.
     """
 
     address: str
@@ -248,7 +247,6 @@ class ConsumerSettings:
     max_poll_interval_s: float = 300.0
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
-    commits_behind: bool = False
 
 
 class CommitFuture(Protocol):

@@ -83,6 +83,11 @@ CONFIRM_S = 3.0
 MIRROR_ALL_S = 60.0
 INSPECT_S = 5.0
 FIRST_LOOK_S = 0.5
+READ_AHEAD_AFTER_S = 0.002
+"""How long after a batch was handed out the next one is read, unless a commit is under way. One
+thread at a time runs in Python, so if the handler is done by then, reading would only delay the
+commit, whose round trip leaves time for it.
+"""
 # With a batch in hand, how long to leave a consumer alone that had nothing (doubled).
 _MIN_AHEAD_S, _MAX_AHEAD_S = 0.005, 0.2
 TELL_AFTER_S = 2.0
@@ -189,9 +194,10 @@ class TermConsumer:
 
     def _handed(self) -> Batch | None:
         """Hand out the next batch, if there is one."""
-        if (batch := self._ahead.take(clock.now_s())) is None:
+        now = clock.now_s()
+        if (batch := self._ahead.take(now)) is None:
             return None
-        self._look_ahead_at = self._ahead_pause_s = 0.0
+        self._look_ahead_at, self._ahead_pause_s = now + READ_AHEAD_AFTER_S, 0.0
         self.positions.parts.append(batch)
         return batch
 
@@ -467,7 +473,8 @@ class TermConsumer:
         now = clock.now_s()
         room = self._ahead.room
         busy = not self._is_idle or self.commits.wanted is not None
-        if not room or (busy and now < self._look_ahead_at):
+        waits = busy and not self.commits.is_busy and now < self._look_ahead_at
+        if not room or waits:
             return False
         wait_s = 0.0 if busy else self._poll_s
         try:
@@ -491,8 +498,7 @@ class TermConsumer:
         if wait_s or records:
             self._check.polled(empty=not records)
         pause_s = min(max(self._ahead_pause_s * 2, _MIN_AHEAD_S), _MAX_AHEAD_S)
-        # While a commit is under way the thread looks again soon anyway.
-        self._ahead_pause_s = 0.0 if records or self.commits.is_busy else pause_s
+        self._ahead_pause_s = 0.0 if records else pause_s
         self._look_ahead_at = now + self._ahead_pause_s
         return bool(records)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,14 +115,6 @@ class TestConfluentConsumer(ConsumerContract):
         ):
             with pytest.raises(KafkaFenced):
                 act()
-
-
-class TestConfluentConsumerThatCommitsBehind(TestConfluentConsumer):
-    """The same, where records are read while a commit is under way."""
-
-    @staticmethod
-    def factory(settings: ConsumerSettings) -> ConfluentConsumer:
-        return ConfluentConsumer(replace(settings, commits_behind=True))
 
     def test_records_are_read_while_a_commit_is_under_way(self, make_consumer, feed, kafka_broker):
         feed(0, 40)
