@@ -44,8 +44,6 @@ _CLOSE_FRAME = struct.pack("!iii", 8, _CLOSE_XID, -11)
 
 _Endpoint = tuple[int, tuple[object, ...]]
 """A server's address family and address."""
-_Answer = tuple[bool, bool]
-"""Whether the session is over, and whether we were refused."""
 
 
 class SessionEnder:
@@ -87,17 +85,18 @@ class SessionEnder:
         needs_kazoo = self._security.uses_tls or self._security.uses_sasl
         ask = self._ask_kazoo if needs_kazoo else self._ask
         while True:
-            is_over, is_refused = ask(credentials, deadline, session_timeout_s)
+            is_over = ask(credentials, deadline, session_timeout_s)
             left_s = deadline - clock.awake_s()
-            if is_over or is_refused or left_s <= 0 or not patient:
+            if is_over or left_s <= 0 or not patient:
                 return is_over
-            # No server answered; or the owner, alive, took it back before we could close it.
+            # No server answered; or the owner, alive, took it back before we could close it, which
+            # within an authentication by SASL looks as if we were refused.
             clock.sleep(min(HEDGE_S / 2, left_s))
 
     def _resolve(self) -> None:
         self._endpoints = list(_resolved(self._address)) or self._endpoints
 
-    def _ask(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
+    def _ask(self, known: Credentials, deadline: float, session_timeout_s: float) -> bool:
         if not self._endpoints:
             if self._resolving is None or not self._resolving.is_alive():
                 name = "leaderq-ender-resolver"
@@ -107,9 +106,9 @@ class SessionEnder:
         password, timeout_ms = known.password, int(session_timeout_s * 1000)
         body = _CONNECT.pack(0, 0, timeout_ms, known.session_id, len(password)) + password + b"\0"
         frames = _INT.pack(len(body)) + body + _CLOSE_FRAME
-        return _ask_all(self._endpoints, frames, min(deadline, clock.awake_s() + ROUND_S)), False
+        return _ask_all(self._endpoints, frames, min(deadline, clock.awake_s() + ROUND_S))
 
-    def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> _Answer:
+    def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> bool:
         from leaderq.zookeeper.client import Client
 
         client = Client(
@@ -127,8 +126,7 @@ class SessionEnder:
         # If the session was gone kazoo has begun another by now, which is closed as well.
         is_another = found is not None and found.session_id != known.session_id
         was_gone = client.connected and is_another
-        is_over = client.finish(timeout_s=max(0.1, deadline - clock.awake_s())) or was_gone
-        return is_over, client.auth_failed
+        return client.finish(timeout_s=max(0.1, deadline - clock.awake_s())) or was_gone
 
 
 def end_session(

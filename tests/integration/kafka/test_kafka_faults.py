@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
@@ -43,7 +42,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(drive, feed, kafka_broker,
 
 ZOMBIE = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(":")
 from driving import Driver, Recorder, given
 from leaderq.errors import Deposed
 from leaderq.zookeeper import connect
@@ -68,7 +67,7 @@ def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
     drive, feed, kafka_broker, zookeeper_server, four_partitions
 ):
     feed(0, 30)
-    here = str(Path(__file__).parent)
+    here = os.pathsep.join(sys.path)
     places = [here, four_partitions, kafka_broker.address, zookeeper_server.address]
     zombie = subprocess.Popen(
         [sys.executable, "-c", ZOMBIE, *places], stdout=subprocess.PIPE, text=True

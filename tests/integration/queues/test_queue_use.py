@@ -193,7 +193,7 @@ def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_open
     assert swept == ["/q-meta/tallies"] * 2
 
 
-def test_sweeping_takes_away_old_guards_only(session):
+def test_sweeping_takes_away_old_guards_only(session, monkeypatch):
     session.ensure_path("/meta")
     for name in ("old", "older"):
         session.create(f"/meta/{name}")
@@ -202,7 +202,9 @@ def test_sweeping_takes_away_old_guards_only(session):
         lambda: session.set("/meta/old", b"").mtime_ms > first + 20 and session.create("/meta/new")
     )
     newest = session.get("/meta/new")[1].mtime_ms
-    assert writer.sweep(session, "/meta", newest, old_s=(newest - first - 10) / 1000) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "OLD_S", (newest - first - 10) / 1000)
+        assert writer.sweep(session, "/meta", newest) == 1
     assert sorted(session.children("/meta")) == ["new", "old"]
     assert writer.sweep(session, "/meta", newest) == 0
     assert writer.sweep(session, "/nowhere", newest) == 0
