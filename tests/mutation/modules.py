@@ -56,7 +56,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.running.watchdog": _tests("running/test_guardian_link.py"),
     "leaderq.running.supervision": _tests("running/test_supervision_details.py"),
     "leaderq.schedules.plan": _tests("schedules/test_plan.py"),
-    "leaderq.schedules.record": _tests("schedules/test_record.py"),
+    "leaderq.schedules.record": _tests("schedules/test_schedule_record.py"),
     "leaderq.fencing.fencing_token": _tests("fencing/test_fencing_token.py"),
     "leaderq.fencing.http": _tests("fencing/test_http_and_s3.py"),
     "leaderq.fencing.s3": _tests("fencing/test_http_and_s3.py"),
