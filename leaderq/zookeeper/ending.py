@@ -111,17 +111,19 @@ class SessionEnder:
     def _ask_kazoo(self, known: Credentials, deadline: float, session_timeout_s: float) -> bool:
         from leaderq.zookeeper.client import Client
 
+        has_begun = primitives.Event()
         client = Client(
             self._address,
             timeout_s=session_timeout_s,
             security=self._security,
             label="leaderq-ender",
-            on_state=lambda *_: None,
+            on_state=lambda *_: has_begun.set(),
             on_event=lambda *_: None,
-            on_end=lambda: None,
+            on_end=has_begun.set,  # it was refused, and never connects
             credentials=known,
         )
-        client.start_async().wait(max(0.0, deadline - clock.awake_s()))
+        client.start_async()
+        has_begun.wait(max(0.0, deadline - clock.awake_s()))
         found = client.credentials
         # If the session was gone kazoo has begun another by now, which is closed as well.
         is_another = found is not None and found.session_id != known.session_id
