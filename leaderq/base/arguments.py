@@ -182,3 +182,15 @@ def _kind(value: Any) -> str:
     if inspect.isasyncgenfunction(value):
         return "an asynchronous generator function"
     return "a generator function" if inspect.isgeneratorfunction(value) else ""
+
+
+def bytes_of(data: Any) -> bytes | None:
+    """The bytes that ``data`` is; ``None`` if it is no bytes. A buffer is copied, because its owner
+    may use it again.
+    """
+    if type(data) is bytes:
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        return None

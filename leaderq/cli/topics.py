@@ -167,12 +167,11 @@ def _access(given: Given) -> dict[str, Any]:
 
 def check_topics(names: Iterable[str]) -> None:
     """Raise ConfigurationError if one of ``names`` cannot be the name of a topic."""
-    from leaderq.kafka.record import TOPIC_NAME
+    from leaderq.kafka.record import TOPIC_RULE, is_topic_name
 
-    if wrong := [name for name in names if not TOPIC_NAME.fullmatch(name)]:
-        remedy = "use up to 249 letters, digits, '.', '_' and '-'"
+    if wrong := [name for name in names if not is_topic_name(name)]:
         raise ConfigurationError(
-            *(f"{name!r} cannot be the name of a topic; {remedy}" for name in wrong)
+            *(f"{name!r} cannot be the name of a topic; use {TOPIC_RULE}" for name in wrong)
         )
 
 

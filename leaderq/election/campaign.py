@@ -112,8 +112,7 @@ class Campaign:
         """
         if self.tenure is not None and self.role.holds_term:
             signal = self.tenure.signal_due(at_s)
-            is_over_or_late = signal is not None
-            if is_over_or_late and (signal is Input.LEASE_OVER or self.role is Role.LEADING):
+            if signal is not None and (signal is Input.LEASE_OVER or self.role is Role.LEADING):
                 return signal
             if self._announce_at_s is not None and at_s >= self._announce_at_s:
                 self._announce_at_s = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from leaderq.base.arguments import bytes_of
 from leaderq.errors import CorruptItem, told
 from leaderq.threads import primitives
 
@@ -76,11 +77,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def unchanging(data: Any) -> bytes:
-    """The bytes that a serializer returned. A buffer is copied, because the serializer may use it
-    again.
-    """
-    if type(data) is bytes:
-        return data
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"the serializer returned a {type(data).__name__}; it must return bytes")
+    """The bytes that a serializer returned, see :func:`~leaderq.base.arguments.bytes_of`."""
+    if (found := bytes_of(data)) is None:
+        raise TypeError(f"the serializer returned a {type(data).__name__}; it must return bytes")
+    return found

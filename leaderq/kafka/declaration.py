@@ -36,7 +36,7 @@ from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.record import TOPIC_NAME
+from leaderq.kafka.record import TOPIC_RULE, is_topic_name
 from leaderq.kafka.serialization import Deserializer, Serializer
 from leaderq.kafka.stores import STORES, StoreChoice, chosen
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
@@ -174,11 +174,9 @@ def check(declared: Declaration, others: Iterable[str] = ()) -> None:
 
 def _wrong_names(attribute: str, names: Iterable[object], where: str) -> Iterator[str]:
     for name in names:
-        if name != "" and not (isinstance(name, str) and TOPIC_NAME.fullmatch(name)):
-            yield (
-                f"{attribute!r} of {where} names {name!r:.100}, which cannot be a topic; use up to"
-                " 249 letters, digits, '.', '_' and '-'"
-            )
+        if name != "" and not is_topic_name(name):
+            what = f"{attribute!r} of {where} names {name!r:.100}, which cannot be a topic"
+            yield f"{what}; use {TOPIC_RULE}"
 
 
 # Each is given a Declaration as Any: it was filled by a user, whose types nobody has checked.
@@ -196,10 +194,8 @@ def _problems_of_reading(declared: Any) -> Iterator[str]:
                 " with another career"
             )
     if not _MEMBER_NAME.match(declared.name):
-        yield (
-            f"the career name {declared.name!r} cannot be a Kafka member name; use up to 249"
-            " letters, digits, '.', '_' and '-'"
-        )
+        what = f"the career name {declared.name!r} cannot be a Kafka member name"
+        yield f"{what}; use {TOPIC_RULE}"
     options = declared.client_options
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         yield f"client_options of {where} is not a mapping of names to values"

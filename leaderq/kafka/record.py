@@ -18,8 +18,15 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+TOPIC_RULE = "up to 249 letters, digits, '.', '_' and '-'"
+"""What the name of a topic is, in words."""
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
+
+
+def is_topic_name(name: object) -> bool:
+    """Whether ``name`` can be the name of a topic."""
+    return isinstance(name, str) and _TOPIC_NAME.fullmatch(name) is not None
 
 
 class Partition(NamedTuple):

@@ -6,6 +6,7 @@ import pickle
 from io import BytesIO
 from typing import Any, Final, Protocol
 
+from leaderq.base.arguments import bytes_of
 from leaderq.errors import ConfigurationError, CorruptRecord
 
 _PLAIN: Final = (bytes, str, int, float, tuple, list, dict)
@@ -30,13 +31,11 @@ def serialized(codec: Codec, request: Any) -> bytes:
 
     :raises ConfigurationError: the codec returned something else.
     """
-    data: Any = codec.serialize(request)  # of the user
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    what = f"the codec's serialize returned a {type(data).__name__} for a request"
-    raise ConfigurationError(f"{what}; it must return bytes")
+    returned: Any = codec.serialize(request)  # of the user
+    if (data := bytes_of(returned)) is None:
+        what = f"the codec's serialize returned a {type(returned).__name__} for a request"
+        raise ConfigurationError(f"{what}; it must return bytes")
+    return data
 
 
 def codec_name(codec: Codec) -> str:

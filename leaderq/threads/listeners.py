@@ -31,7 +31,7 @@ class Listeners(Generic[T]):
       blocks holds up the other listeners, and that thread.
 
     ``name``: how the log calls the registry. ``has_thread``: a thread of this name delivers, from
-    the first ``add`` until :meth:`stop`; ``announce`` only wakes it. ``most``: how many values may
+    the first ``add`` until :meth:`stop`; ``announce`` only wakes it. ``most``: how many puts may
     wait for their delivery; further values are dropped, and counted in ``untold``.
     ``on_told(values)`` is called with the values of one ``put`` or ``announce`` when all listeners
     were told of them, on the same thread.

@@ -61,7 +61,7 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.handling import outages
-from leaderq.kafka.record import TOPIC_NAME, Record
+from leaderq.kafka.record import TOPIC_RULE, Record, is_topic_name
 from leaderq.threads.retry import Retry
 
 log = logging.getLogger(__name__)
@@ -318,11 +318,9 @@ def dead_letter(
     ``-dead``), with headers that say why; then the offset passes over it. Everything else is as
     with :func:`skip`.
     """
-    asked: object = topic
-    is_topic = asked is None or (isinstance(asked, str) and bool(TOPIC_NAME.fullmatch(asked)))
-    name = "the name of a topic: up to 249 letters, digits, '.', '_' and '-'; or leave it out"
+    name = f"the name of a topic: {TOPIC_RULE}; or leave it out"
     require(
-        wanted("dead_letter: topic", topic, is_topic, name),
+        wanted("dead_letter: topic", topic, topic is None or is_topic_name(topic), name),
         at_least("dead_letter: deaths", deaths, 1),
         *_problems("dead_letter", only, except_, is_outage),
     )

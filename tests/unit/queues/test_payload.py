@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
+from array import array
 from dataclasses import asdict, fields
 from types import SimpleNamespace
 from typing import Any
@@ -362,3 +363,4 @@ def test_a_buffer_that_a_serializer_may_use_again_is_copied() -> None:
     data = unchanging(buffer)
     buffer[:] = b"two"
     assert data == b"one"
+    assert unchanging(array("B", b"two")) == b"two"
