@@ -7,6 +7,7 @@ One thing at a time, so that the store never sees a later offset before an earli
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum
 
 from leaderq.base import clock
@@ -19,13 +20,14 @@ from leaderq.kafka.clients.consumer import (
     KafkaAway,
     Offsets,
 )
-from leaderq.kafka.stores.offset_store import OffsetStore
+from leaderq.kafka.stores.offset_store import OffsetStore, errors_of
 from leaderq.term import Term
 
 log = logging.getLogger(__name__)
 
 TELL_AFTER_S = 3.0
 _LOOK_S = 0.002
+_COMMITTING = "committing"
 
 
 class CommitState(Enum):
@@ -155,7 +157,7 @@ class OffsetCommits:
     def start(self, consumer: ConsumerClient) -> None:
         """Begin to commit the wanted ends, unless something else is under way."""
         if self.state is CommitState.ASKED:
-            self._begin(self._store.commit(consumer, self._term, self._ends))
+            self._begin(lambda: self._store.commit(consumer, self._term, self._ends))
 
     def finish(self, *, may_wait: bool) -> Offsets | None:
         """Return the ends if they are committed by now, else ``None``. With ``may_wait``, look for
@@ -216,7 +218,7 @@ class OffsetCommits:
     def commit_positions(self, consumer: ConsumerClient, offsets: Offsets) -> None:
         """Begin to commit positions while nothing else is under way."""
         self._positions = offsets
-        self._begin(self._store.commit_positions(consumer, self._term, offsets))
+        self._begin(lambda: self._store.commit_positions(consumer, self._term, offsets))
 
     def finish_positions(self) -> Offsets | None:
         """Return the positions if they are committed within 2 ms, else ``None``. Raises what the
@@ -230,7 +232,9 @@ class OffsetCommits:
     def commit_positions_now(
         self, consumer: ConsumerClient, offsets: Offsets, wait_s: float
     ) -> None:
-        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
+        with errors_of(self._store, _COMMITTING):
+            is_stored = self._store.commit_positions(consumer, self._term, offsets).done(wait_s)
+        if not is_stored:
             raise KafkaAway("an offset is not stored yet")
 
     def forget(self) -> None:
@@ -240,16 +244,18 @@ class OffsetCommits:
         self._step(CommitEvent.ENDED)
         self._silent_since_s = None
 
-    def _begin(self, future: CommitFuture) -> None:
+    def _begin(self, begin: Callable[[], CommitFuture]) -> None:
+        with errors_of(self._store, _COMMITTING):
+            self._future = begin()
         self._step(CommitEvent.BEGIN)
-        self._future = future
         if self._silent_since_s is None:
             self._silent_since_s = clock.now_s()
 
     def _is_over(self, wait_s: float) -> bool:
         """Whether what is under way is stored, within so long; raises if it has failed."""
         try:
-            is_stored = self._future.done(wait_s)
+            with errors_of(self._store, _COMMITTING):
+                is_stored = self._future.done(wait_s)
         except BaseException:
             self._step(CommitEvent.ENDED)  # it is not under way any more
             raise

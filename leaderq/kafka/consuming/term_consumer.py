@@ -22,7 +22,7 @@ On each failure:
 * **stalled**: a new consumer, and a :class:`~leaderq.events.DrainStalled`.
 * **the client library breaks** (raises what is not an error of ours): a new consumer, after 1 s. At
   the fourth time within a minute the term fails, whatever succeeded in between.
-* **anything else**: the term fails with it.
+* **anything else**, what a store of the user's raises too: the term fails with it.
 
 However it ends, the consumer is closed at once, because otherwise it would join again by itself.
 """
@@ -61,7 +61,12 @@ from leaderq.kafka.consuming.read_ahead import BatchLimits, ReadAhead
 from leaderq.kafka.consuming.report import ProgressReports
 from leaderq.kafka.groups import Deployment
 from leaderq.kafka.record import Batch, Partition
-from leaderq.kafka.stores.offset_store import OffsetStore, StoreAway, checked_offsets
+from leaderq.kafka.stores.offset_store import (
+    OffsetStore,
+    StoreAway,
+    checked_offsets,
+    errors_of,
+)
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.threads.retry import Backoff, Retry
 
@@ -337,7 +342,9 @@ class TermConsumer:
     def _take_over(self, consumer: ConsumerClient) -> None:
         more_s = len(consumer.existing()) / PARTITIONS_A_SECOND
         self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s / 2)
-        if not self._store.fence(consumer, self._term, self._gate, self._request_s):
+        with errors_of(self._store, "fencing the former leader"):
+            is_fenced = self._store.fence(consumer, self._term, self._gate, self._request_s)
+        if not is_fenced:
             self._wait_for_group()
         if self._check.misses(consumer):
             consumer.rejoin()
@@ -368,7 +375,8 @@ class TermConsumer:
     def _reposition(self, consumer: ConsumerClient) -> None:
         """Set every position from the store. Called before records of a new membership are used."""
         joins, held = consumer.joins, consumer.assigned()
-        loaded = self._store.load(consumer, self._term, self._request_s)
+        with errors_of(self._store, "loading offsets"):
+            loaded = self._store.load(consumer, self._term, self._request_s)
         loaded = checked_offsets(loaded, f"load() of the offset store {self._store.word!r}")
         stored = {where: at for where, at in loaded.items() if where in held}
         self._ahead.clear()  # its records follow abandoned ones; the next steps may fail
@@ -386,8 +394,8 @@ class TermConsumer:
             known = fresh if self._plan.by_pattern and stored else stored
             begin = starts(self._plan.start, fresh, known, first, last, self._plan.begin_at)
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
-            self._tell_of_beginning(begin, {where: last[where] - first[where] for where in fresh})
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
+            self._tell_of_beginning(begin, {where: last[where] - first[where] for where in fresh})
             positions.add(begin)
         self._reset(consumer, changed)
         self._place(consumer)

@@ -10,14 +10,15 @@ except for :meth:`OffsetStore.begin` and what it offers to the user's code.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from leaderq.base.arguments import require
-from leaderq.errors import ConfigurationError, KafkaError
+from leaderq.errors import ConfigurationError, KafkaError, LeaderqError, told
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
 from leaderq.kafka.groups import OffsetAdmin
@@ -185,6 +186,22 @@ class OffsetStore(ABC):
 
     def close(self) -> None:  # noqa: B027 - nothing, where nothing is held
         """Release everything, because the term is over. May be called twice. Never raises."""
+
+
+@contextmanager
+def errors_of(store: OffsetStore, doing: str) -> Iterator[None]:
+    """Within the block, raise a KafkaError, which ends the term, for what a store of the user's
+    raises beyond its contract. What leaderq's own let through is of the client library.
+    """
+    try:
+        yield
+    except LeaderqError:
+        raise
+    except Exception as exc:
+        if type(store).__module__.startswith("leaderq."):
+            raise
+        what = f"the offset store {store.word!r} failed while {doing}: {told(exc)}"
+        raise KafkaError(f"{what}; let it raise StoreAway for what passes by itself") from exc
 
 
 @dataclass(eq=False)

@@ -438,3 +438,42 @@ def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there
     (line,) = (one for one in caplog.records if "no offset is stored" in one.getMessage())
     assert (line.levelname, stored) == (level, [{A: 2}])
     assert f"at=earliest records={last - 2} group=g partitions=t-0@2" in line.getMessage()
+
+
+@pytest.mark.parametrize("where", ["fence", "load", "commit", "commit_positions", "done"])
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_clients_door(
+    where: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch, at: list[float]
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ConnectionError("connection refused")
+
+    store = Elsewhere()
+    if where == "done":
+        monkeypatch.setattr(store, "commit", lambda *_: SimpleNamespace(done=fail))
+    else:
+        monkeypatch.setattr(store, where, fail)
+    if where == "commit_positions":
+        monkeypatch.setattr(store, "load", lambda *_: {})
+    if is_ours:
+        monkeypatch.setattr(Elsewhere, "__module__", "leaderq.kafka.stores.elsewhere")
+    made: list[Any] = []
+
+    def make() -> Any:
+        row = Record("t", 0, 5, 0, None, b"")
+        starts = {"start_offsets": lambda _: {A: 5}, "close": lambda: None}
+        made.append(Client(records={A: [row]}, **starts))
+        return made[-1]
+
+    reports: Any = mock.Mock(former=DrainReport)
+    consumer = TermConsumer(
+        ConsumingPlan("address", make, store, "career", reports), JoinGate(open_term(7)), None
+    )
+    told = "the Kafka client broke" if is_ours else "the offset store 'elsewhere' failed while"
+    with pytest.raises(KafkaError, match=f"{told}.* ConnectionError.*connection refused"):
+        while True:
+            consumer.round()
+            at[0] += 0.5
+            if consumer.offer() is not None and not consumer.commits.is_busy:
+                consumer.commits.request({A: 6}, in_hand=True)
+    assert len(made) == (4 if is_ours else 1)
