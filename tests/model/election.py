@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 from leaderq.election.decision import Effect, Input, Role
@@ -31,20 +31,6 @@ PROMPT = frozenset({Kind.ENLIST, Kind.LOOK, Kind.WATCH, Kind.LEAVE, Kind.RELEASE
 HOLDING = frozenset(role.value for role in Role if role.holds_term)
 _LEADING, _SUSPECT = Role.LEADING.value, Role.SUSPECT.value
 _RETRY_SOON, _LOOK_LATER = 1, 2
-DEPOSING = (
-    Effect.DEPOSE_SESSION,
-    Effect.DEPOSE_LEASE,
-    Effect.DEPOSE_FENCED,
-    Effect.DEPOSE_NODE_DELETED,
-)
-
-
-class Trust(Enum):
-    """What is made of the time since the newest proof was sent."""
-
-    FULL = auto()
-    LATE = auto()
-    NONE = auto()
 
 
 @dataclass(frozen=True)
@@ -99,26 +85,19 @@ class Election:
         return Shares(self.world.timeout, tick_s=2 * self.world.half_tick)
 
     @cached_property
-    def _trust(self) -> list[Trust]:
-        """What is made of the time since the newest proof was sent."""
-        ages, shares = range(self.world.timeout + 2), self._shares
-        full = [Trust.FULL if age < shares.late_s else Trust.LATE for age in ages]
-        return [full[age] if age < shares.trusted_s else Trust.NONE for age in ages]
+    def _due_again(self) -> int:
+        """From this time after the newest renewal on the next one is due."""
+        return ceil(self._shares.beat_s)
 
     @cached_property
-    def _late_renewal(self) -> int:
-        """From this time after the newest renewal on the next one is due."""
-        return self._renews.index(True)
+    def _late(self) -> int:
+        """From this time after the newest proof was sent on a newer one is late."""
+        return ceil(self._shares.late_s)
 
     @cached_property
     def _ended(self) -> int:
-        """From this time after the newest proof on the lease is over."""
-        return self._trust.index(Trust.NONE)
-
-    @cached_property
-    def _renews(self) -> list[bool]:
-        """Whether a renewal is due, by the time since the newest one was sent."""
-        return [age >= self._shares.beat_s for age in range(self.world.timeout + 2)]
+        """From this time after it on the lease is over."""
+        return ceil(self._shares.trusted_s)
 
     # ---- moves ----------------------------------------------------------------------------------
 
@@ -157,10 +136,10 @@ class Election:
         tracked = set()
         for one in draft.candidates:
             if one.over:
-                one.heard = one.sent = self._late_renewal
+                one.heard = one.sent = self._due_again
                 one.steady, one.paused = 0, False
             elif one.term:
-                one.sent = min(one.sent, self._late_renewal)
+                one.sent = min(one.sent, self._due_again)
             if not one.term or not self.world.drifts:
                 one.steady = 0
             if one.term or any(each.kind == Kind.CLAIM for each in one.wire):
@@ -220,7 +199,7 @@ class Election:
             yield f"{name}: hears {label}", self._hear, who
         if one.retry:
             yield f"{name}: RETRY", self._retry, who
-        may_renew = one.role in HOLDING and one.linked and self._renews[one.sent]
+        may_renew = one.role in HOLDING and one.linked and one.sent >= self._due_again
         if may_renew and all(each.kind != Kind.RENEW for each in one.wire):
             yield f"{name}: sends a renewal", self._renew, who
 
@@ -228,12 +207,9 @@ class Election:
         """``Campaign.due``: what the clock has, which goes before the inbox."""
         if one.role not in HOLDING or not one.term:
             return None
-        if one.over:
+        if one.over or one.heard >= self._ended:
             return Input.LEASE_OVER
-        trust = self._trust[one.heard]
-        if trust is Trust.NONE:
-            return Input.LEASE_OVER
-        return Input.LATE if trust is Trust.LATE and one.role == _LEADING else None
+        return Input.LATE if one.heard >= self._late and one.role == _LEADING else None
 
     def _of_connection(self, look: Draft, who: int, one: Candidate) -> Iterator[tuple[Any, ...]]:
         name = _name(who)
@@ -335,7 +311,7 @@ class Election:
             if one.term:
                 one.sent += 1
                 one.heard = min(one.heard + 1, self._ended)
-                if self._trust[one.heard] is Trust.NONE and self.program.looks_before_unit:
+                if one.heard >= self._ended and self.program.looks_before_unit:
                     one.close()  # a passed deadline is final: check() compares it with the clock
 
     def _older(self, request: Request) -> Request:
@@ -429,7 +405,7 @@ class Election:
         one.term, one.node = number, one.place
         one.heard = one.sent = age
         one.place, one.seen, one.steady = 0, (), self.world.timeout
-        one.over = one.ending = self._trust[age] is Trust.NONE
+        one.over = one.ending = age >= self._ended
         one.paused = False
 
     def _pause(self, draft: Draft, who: int) -> None:
@@ -575,7 +551,7 @@ class Election:
             return
         sent = 0 if self.program.from_answer else request.age
         one.heard = min(one.heard, sent)
-        if self._trust[one.heard] is Trust.FULL:
+        if one.heard < self._late:
             one.hears(Input.HEARD.value)
 
     # ---- the runner and the user's code ---------------------------------------------------------
@@ -588,7 +564,7 @@ class Election:
         if one.term == draft.begun or (one.term < draft.begun and self._counts(draft)):
             raise Violated("the number of a term is not higher than those before")
         if self._counts(draft) and any(
-            other.term and not other.over and self._trust[other.heard] is not Trust.NONE
+            other.term and not other.over and other.heard < self._ended
             for other in draft.candidates
             if other is not one
         ):
@@ -598,7 +574,7 @@ class Election:
 
     def _begin_unit(self, draft: Draft, who: int) -> None:
         one = draft.candidates[who]
-        if self._trust[one.heard] is Trust.NONE:
+        if one.heard >= self._ended:
             raise Violated("a unit begins after its lease")
         self._effect(draft, who)
 
@@ -686,18 +662,7 @@ def _name(who: int) -> str:
 
 
 _EFFECTS: dict[Effect, Callable[[Election, Draft, int], None]] = {
-    Effect.ENLIST: Election._enlist,
-    Effect.REQUEUE: Election._requeue,
-    Effect.SURVEY: Election._survey,
-    Effect.CLAIM: Election._claim,
-    Effect.BEGIN_TERM: Election._begin_term,
-    Effect.PAUSE: Election._pause,
-    Effect.RESUME: Election._resume,
-    Effect.WIND_UP: Election._wind_up,
-    **dict.fromkeys(DEPOSING, Election._depose),
-    Effect.DROP_CONNECTION: Election._drop_connection,
-    Effect.RELEASE: Election._release,
-    Effect.RETRY_SOON: Election._retry_soon,
-    Effect.LOOK_LATER: Election._look_later,
-    Effect.SETTLE: Election._settle,
+    effect: getattr(Election, "_depose" if "DEPOSE" in effect.name else f"_{effect.name.lower()}")
+    for effect in Effect
 }
+"""The method of its name; there is one for all that depose."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.election.decision import Decision, Input, Role, step
-from model.assumptions import World
 from model.search import Violated
 from model.state import Draft, Kind, Mark, Node, Request
 
@@ -36,22 +35,14 @@ class Program:
     looks_by_time: bool = True
 
 
-class Rules(Protocol):
-    """What the requests are carried out by."""
-
-    @property
-    def world(self) -> World: ...
-
-    @property
-    def program(self) -> Program: ...
-
-
-def carried_out(rules: Rules, draft: Draft, who: int, request: Request) -> Any:
-    """Carry out ``request`` of the candidate ``who``; returns the reply."""
+def carried_out(rules: Any, draft: Draft, who: int, request: Request) -> Any:
+    """Carry out ``request`` of the candidate ``who``, in the world and for the program of the model
+    ``rules``; returns the reply.
+    """
     return _REQUESTS[request.kind](rules, draft, who, request)
 
 
-def _enlist(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _enlist(rules: Any, draft: Draft, who: int, request: Request) -> int:
     one = draft.candidates[who]
     stands = any(each.who == who and each.mark == Mark.PRESENT for each in draft.line)
     if not request.awaited or request is one.overdue:
@@ -64,7 +55,7 @@ def _enlist(rules: Rules, draft: Draft, who: int, request: Request) -> int:
     return Input.ENLISTED.value
 
 
-def _look(rules: Rules, draft: Draft, who: int, request: Request) -> tuple[Any, ...]:
+def _look(rules: Any, draft: Draft, who: int, request: Request) -> tuple[Any, ...]:
     own = [each for each in draft.line if each.who == who and each.mark == Mark.PRESENT]
     if not own or request.mark == Mark.LEFT:
         return (0, 0, draft.record, 0)
@@ -76,14 +67,14 @@ def _look(rules: Rules, draft: Draft, who: int, request: Request) -> tuple[Any, 
     return (own[0].id, ahead, draft.record, own[0].session)
 
 
-def _watch(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _watch(rules: Any, draft: Draft, who: int, request: Request) -> int:
     if request.node not in draft.standing():
         return Input.CHANGED.value
     draft.candidates[who].watching = request.node
     return Input.BEHIND.value
 
 
-def _claim(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _claim(rules: Any, draft: Draft, who: int, request: Request) -> int:
     if not rules.world.passes(request.node, draft.standing()):
         return Input.BEATEN.value
     if request.seen[1] == request.node and rules.program.confirms:
@@ -97,12 +88,12 @@ def _claim(rules: Rules, draft: Draft, who: int, request: Request) -> int:
     return Input.WON.value
 
 
-def _leave(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _leave(rules: Any, draft: Draft, who: int, request: Request) -> int:
     draft.remove(lambda node: node.who == who and node.mark != Mark.FORGOTTEN)
     return Input.RELEASED.value
 
 
-def _release(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _release(rules: Any, draft: Draft, who: int, request: Request) -> int:
     if request.node in draft.standing():
         _must_be_newest(draft, request.seen[0], "the end of an old term is recorded")
         draft.record = (draft.record[0], draft.record[1], True)
@@ -110,12 +101,12 @@ def _release(rules: Rules, draft: Draft, who: int, request: Request) -> int:
     return Input.RELEASED.value
 
 
-def _renew(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _renew(rules: Any, draft: Draft, who: int, request: Request) -> int:
     stands = rules.world.passes(request.node, draft.standing())
     return (Input.HEARD if stands else Input.GONE).value
 
 
-def _write(rules: Rules, draft: Draft, who: int, request: Request) -> int:
+def _write(rules: Any, draft: Draft, who: int, request: Request) -> int:
     if not rules.world.passes(request.node, draft.standing()):
         return Input.FENCED.value
     _must_be_newest(draft, request.seen[0], "a fenced write of an old term passes")
@@ -127,7 +118,7 @@ def _must_be_newest(draft: Draft, number: int, what: str) -> None:
         raise Violated(what)
 
 
-_REQUESTS: dict[int, Callable[[Rules, Draft, int, Request], Any]] = {
+_REQUESTS: dict[int, Callable[[Any, Draft, int, Request], Any]] = {
     Kind.ENLIST: _enlist,
     Kind.LOOK: _look,
     Kind.WATCH: _watch,

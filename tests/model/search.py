@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from time import process_time
-from typing import Generic, Protocol, TypeVar
-
-State = TypeVar("State", bound=Hashable)
+from typing import Any
 
 
 class Violated(Exception):
@@ -21,26 +18,8 @@ class Violated(Exception):
         super().__init__(rule)
 
 
-class Model(Protocol[State]):
-    """What is searched. States are hashable; the same state has the same moves, in one order."""
-
-    def beginning(self) -> State: ...
-
-    def moves(self, state: State) -> Iterator[tuple[str, State]]:
-        """All moves from ``state``; raises :class:`Violated` for one that breaks a property."""
-        ...
-
-    def is_led(self, state: State) -> bool:
-        """Whether somebody leads, or the model's last term was won."""
-        ...
-
-    def shown(self, state: State) -> str:
-        """``state`` in one line, for a trace."""
-        ...
-
-
 @dataclass(frozen=True)
-class Found(Generic[State]):
+class Found:
     """What a search found. ``trace`` and ``rule`` are empty if nothing was violated."""
 
     states: int
@@ -61,10 +40,13 @@ class Found(Generic[State]):
         return "\n".join([*lines, f"     VIOLATED: {self.rule}", *self.last])
 
 
-def search(model: Model[State], *, wedges: bool = False, most: int = 5_000_000) -> Found[State]:
+def search(model: Any, *, wedges: bool = False, most: int = 5_000_000) -> Found:
     """Visit every state of ``model``, or all up to the first violation.
 
-    With ``wedges`` it also looks for a state from which nobody can ever lead again. Raises
+    A model has a ``beginning()``; ``moves(state)`` yields each move's name and the state after it,
+    in one order, and raises :class:`Violated` for a move that breaks a property; ``is_led(state)``:
+    somebody leads, or the last term was won; ``shown(state)``: in one line, for a trace. With
+    ``wedges`` it also looks for a state from which nobody can ever lead again. Raises
     ``RuntimeError`` after ``most`` states: the model is not finite, or too large to be of use.
     """
     collecting = gc.isenabled()
@@ -76,10 +58,10 @@ def search(model: Model[State], *, wedges: bool = False, most: int = 5_000_000) 
             gc.enable()
 
 
-def _search(model: Model[State], wedges: bool, most: int) -> Found[State]:
+def _search(model: Any, wedges: bool, most: int) -> Found:
     began_s = process_time()
     first = model.beginning()
-    numbers: dict[State, int] = {first: 0}
+    numbers: dict[Any, int] = {first: 0}
     states = [first]
     came_from = array("l", [-1])
     depths = array("l", [0])
@@ -122,9 +104,7 @@ def _search(model: Model[State], wedges: bool, most: int) -> Found[State]:
     )
 
 
-def _trace(
-    model: Model[State], states: list[State], came_from: array[int], at: int
-) -> tuple[str, ...]:
+def _trace(model: Any, states: list[Any], came_from: array[int], at: int) -> tuple[str, ...]:
     """The moves from the beginning to the state numbered ``at``."""
     made = []
     while (before := came_from[at]) >= 0:
@@ -133,9 +113,7 @@ def _trace(
     return tuple(reversed(made))
 
 
-def _first_stuck(
-    model: Model[State], states: list[State], edges: array[int], ends: array[int]
-) -> int | None:
+def _first_stuck(model: Any, states: list[Any], edges: array[int], ends: array[int]) -> int | None:
     """The number of the first state from which no state is reached in which somebody leads."""
     before: list[list[int]] = [[] for _ in states]
     begin = 0

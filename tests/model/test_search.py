@@ -6,14 +6,14 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leaderq.election.decision import Input, Role
 from model.assumptions import World, sentences
-from model.controls import CONTROLS
+from model.controls import CONTROLS, election
 from model.election import Election
-from model.ensemble import Program
 from model.lease import LeaseModel
 from model.search import Found, search
 from model.state import Budget, Draft
@@ -26,51 +26,37 @@ deep = pytest.mark.skipif(not IS_DEEP, reason="takes minutes: LEADERQ_MODEL=deep
 # Each with the least number of states that it must visit: fewer would prove nothing.
 ELECTIONS = {
     "three terms, nothing breaks": (Election(), 40_000),
-    "a term is told to end": (Election(budget=Budget(told=1), terms=2), 10_000),
-    "a session expires": (Election(budget=Budget(expired=1), terms=2), 150_000),
-    "a connection breaks": (Election(budget=Budget(cuts=1), terms=2), 40_000),
-    "a process dies": (Election(budget=Budget(crashes=1), terms=2), 120_000),
-    "the first in line lets another one lead": (Election(budget=Budget(passed=1), terms=2), 10_000),
-    "an answer is not waited for": (Election(budget=Budget(patience=1), terms=2), 25_000),
+    "a term is told to end": (election(told=1), 10_000),
+    "a session expires": (election(expired=1), 150_000),
+    "a connection breaks": (election(cuts=1), 40_000),
+    "a process dies": (election(crashes=1), 120_000),
+    "the first in line lets another one lead": (election(passed=1), 10_000),
+    "an answer is not waited for": (election(patience=1), 25_000),
     "an operator deletes the znode of a leader that writes": (
-        Election(budget=Budget(deleted=1, writes=1), terms=2),
+        election(deleted=1, writes=1),
         120_000,
     ),
 }
+FINER = World(6, 1, drifts=True)
 DEEP = {
-    "three terms, one told to end": (Election(budget=Budget(told=1)), 80_000),
-    "three terms, a session expires": (Election(budget=Budget(expired=1)), 500_000),
-    "a request is carried out after its connection broke": (
-        Election(budget=Budget(cuts=1, overdue=1), terms=2),
-        100_000,
-    ),
-    "a session is given up": (Election(budget=Budget(replaced=1), terms=2), 150_000),
+    "three terms, one told to end": (election(terms=3, told=1), 80_000),
+    "three terms, a session expires": (election(terms=3, expired=1), 500_000),
+    "a request is carried out after its connection broke": (election(cuts=1, overdue=1), 100_000),
+    "a session is given up": (election(replaced=1), 150_000),
     "an operator deletes the znode of one that waits, beside fenced writes": (
-        Election(budget=Budget(uprooted=1, writes=1), terms=2),
+        election(uprooted=1, writes=1),
         100_000,
     ),
-    "a candidate is withdrawn": (Election(budget=Budget(withdrawn=1), terms=2), 40_000),
+    "a candidate is withdrawn": (election(withdrawn=1), 40_000),
     "the first lets another one lead while a connection breaks": (
-        Election(budget=Budget(passed=1, cuts=1), terms=2),
+        election(passed=1, cuts=1),
         50_000,
     ),
-    "told to end while a connection breaks": (
-        Election(budget=Budget(told=1, cuts=1), terms=2),
-        80_000,
-    ),
-    "a connection breaks and a session expires": (
-        Election(budget=Budget(cuts=1, expired=1), terms=2),
-        500_000,
-    ),
-    "no timed looks": (
-        Election(program=Program(looks_by_time=False), budget=Budget(cuts=1), terms=2),
-        30_000,
-    ),
-    "finer time, half a tick, a clock that loses": (
-        Election(World(6, 1, drifts=True), budget=Budget(expired=1), terms=2),
-        500_000,
-    ),
-    "three candidates": (Election(candidates=3, terms=2), 100_000),
+    "told to end while a connection breaks": (election(told=1, cuts=1), 80_000),
+    "a connection breaks and a session expires": (election(cuts=1, expired=1), 500_000),
+    "no timed looks": (election(looks_by_time=False, cuts=1), 30_000),
+    "finer time, half a tick, a clock that loses": (election(FINER, expired=1), 500_000),
+    "three candidates": (election(candidates=3), 100_000),
 }
 LEASES = {
     "the lease": (LeaseModel(), 80_000),
@@ -80,35 +66,32 @@ LEASES = {
 }
 
 
-def visited(name: str, found: Found[object]) -> None:
-    print(found.told(name))
-    if found.rule:
-        print(found.story())
+def told(name: str, found: Found) -> None:
+    print(found.told(name), found.story() if found.rule else "", sep="\n")
+
+
+def holds(name: str, model: Any, least: int) -> None:
+    found = search(model, wedges=True)
+    told(name, found)
+    assert found.rule == ""
+    assert found.states >= least
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", [*ELECTIONS, *(pytest.param(one, marks=deep) for one in DEEP)])
 def test_no_state_of_the_election_breaks_a_rule_or_is_a_dead_end(name):
-    model, least = (ELECTIONS | DEEP)[name]
-    found = search(model, wedges=True)
-    visited(name, found)
-    assert found.rule == ""
-    assert found.states >= least
+    holds(name, *(ELECTIONS | DEEP)[name])
 
 
 @pytest.mark.parametrize("name", LEASES)
 def test_the_lease_is_over_before_the_session_under_the_assumptions(name):
-    model, least = LEASES[name]
-    found = search(model)
-    visited(name, found)
-    assert found.rule == ""
-    assert found.states >= least
+    holds(name, *LEASES[name])
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_what_is_broken_on_purpose_is_found(control):
     found = search(control.model, wedges=True)
-    visited(control.name, found)
+    told(control.name, found)
     assert found.rule == control.rule
     assert found.trace
 

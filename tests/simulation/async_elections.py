@@ -19,7 +19,7 @@ _STEP_S = 0.05
 class AsyncRudeCareer(AsyncLeaderCareer):
     """Acts without looking at its term, and is rude in a way drawn anew for each unit."""
 
-    def __init__(self, chronicle: Chronicle, world: World) -> None:
+    def __init__(self, chronicle: Chronicle, world: World, _life: object) -> None:
         self._chronicle = chronicle
         self._world = world
 

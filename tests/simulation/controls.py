@@ -1,198 +1,537 @@
-"""Negative controls: edits of the program that simulated lives must notice.
+"""Negative controls: the program with a safety line changed, which some life must show.
 
-The ordinary test leads the life that was found to show it, and searches from the first if the
-program has changed since.
+docs/design/simulation.md says how many lives each takes. A line that begins with == says which
+lives, or names a scenario: a situation so narrow that chance would rarely lead to it. Then of each
+control its name and the first seed that shows it, as far as is known; the file, if it is not that
+of the control before; the lines as they are, and as they would be. Several edits: each line alone
+would do.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-from functools import partial
-from typing import Any
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from leaderq.base import clock
-from leaderq.election import enlistment
-from leaderq.election.campaign import Campaign
-from leaderq.election.decision import Input
-from leaderq.election.enlistment import Enlistment, WonClaim
-from leaderq.election.tenure import Tenure
-from leaderq.errors import Deposed
-from leaderq.running.event_loop import EventLoop, Scope
-from leaderq.running.runner import Runner
-from leaderq.running.watchdog import Intervention, Watchdog
-from leaderq.term import Reason, Term
+import pytest
+
+from leaderq import queues
+from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
-from leaderq.threads import primitives
-from leaderq.zookeeper import Check
-from leaderq.zookeeper.proof import Proof, Shares
-from leaderq.zookeeper.pulse import Pulse
-from leaderq.zookeeper.seat import Seat
-from simulation.control import NegativeControl, around, patched, together
-from simulation.elections import CUT_OFF, ElectionLife, lead
+from leaderq.testing.simulation.chronicle import LifeVerdict
+from leaderq.testing.simulation.scheduler import World
+from simulation.edits import Edit
+from simulation.kinds import Lead, lives_of
 
-_of = partial(NegativeControl, lead=lead, make=ElectionLife)
+_TABLE = """
+== elections.ElectionLife
+a lease lasts for 2T: 1153
+= zookeeper/proof.py
+-        object.__setattr__(self, "trusted_until_s", self.known_s + self.shares.trusted_s)
++        object.__setattr__(self, "trusted_until_s", self.known_s + 2 * self.shares.timeout_s)
+the place in line is given up before the code has returned: 26
+= running/runner.py
+-                stages.abandon()
+-
+-    def _time_hand_over(
++                stages.abandon()
++            self._candidate.step_down(term.reason, term=term)
++            if (tenure := self._candidate._campaign.tenure) is not None:
++                self._session.delete_async(tenure.seat.path)
++
++    def _time_hand_over(
+whoever is in front does not matter: 0
+= election/layout.py
+-    ahead = line[position - 1] if position else None
++    ahead = None
+neither the guardian nor the worker itself ends what is overdue: 5
+= running/watchdog.py
+-        if now_s >= self._kill_s(self.report):
++        if False:
+= zookeeper/proof.py
+-        return self.timeout_s / 6
++        return 2 * self.timeout_s
+a claim does not count the term: 0
+= election/enlistment.py
+-SetData(self._layout.term, encode(record), self._newest_version)
++SetData(self._layout.term, encode(record))
+= election/enlistment.py
+-            number=max(self._highest + 1, next_number(self._newest, self._wishes)),
++            number=self._newest.number or 1,
+nobody looks again at who is in front: 0
+-                watched = self._watch(self.position.ahead)
++                watched = Input.BEHIND
+= election/campaign.py
+-        self._retry_at_s = clock.now_s() + self._session.timeout_s
++        pass
+
+== elections.ElectionLife kinds=(LOSE_CLAIM, KILL_WORKER), faults=10
+a claim whose answer was lost is taken for a win: 15
+= election/enlistment.py
+-            return self._failed("claiming", exc)
++            seat = Seat(self._session, path, self._owner)
++            proof = Proof(self._owner, self._session.shares, clock.now_s())
++            self.won = WonClaim(record, seat, proof, False, self._wishes)
++            return Input.WON
+
+== elections.ElectionLife kinds=(BLACK_HOLE, RESET), faults=25
+a failed proof prolongs the lease: 65
+= zookeeper/pulse.py
+-            self._fail(future, error)
+-            return
+-        written
++            wanted = Proof(wanted.session, wanted.shares, clock.now_s())
++        written
+= zookeeper/pulse.py
+-        if error is not None and not isinstance(error, (NoNode, NoPermission)):
++        if False:
+
+== elections.ElectionLife servers=3, busy=True, faults=6, ticks=6, kinds=(STALL_AND_CUT,)
+an acknowledged write is taken for a proof: 295
+= zookeeper/pulse.py
+-            self._open = future
+-        shares = self._shares()
+-        known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
+-        wanted = Proof(self._session(), shares, known_s)
+-        answer = self._requests.sync_async(_ROOT)
+-        answer.add_done_callback(partial(self._synced, wanted, future))
++        shares = self._shares()
++        early_s = clock.now_s() - (shares.trusted_s - shares.timeout_s * 2 / 3)
++        wanted = Proof(self._session(), shares, early_s)
++        answer = self._requests.multi_async(_NO_CHANGE)
++        answer.add_done_callback(partial(self._written, wanted, future))
+
+== elections.ElectionLife has_guardian=False, fenced_only=True, kinds=(FREEZE_WORKER, END_SESSION), faults=12
+a leader's write is not fenced: 56
+= election/tenure.py
+-                return self.seat.write(ops, timeout_s=term.remaining_s() + after_s)
++                return self._session.multi(list(ops), timeout_s=5.0)
+
+== elections.ElectionLife has_guardian=False, polite=True, kinds=(FREEZE_WORKER, FREEZE_BOTH), faults=8
+a term does not look at the clock: 14
+= term.py
+-        if not self._over and clock.now_s() < self._deadline:
+-            return
++        if not self._over:
++            return
+= term.py
+-min(end_s, self._deadline) - clock.now_s()
++end_s - clock.now_s()
+= term.py
+-        if clock.now_s() >= self._deadline:
++        if False:
+
+== elections.ElectionLife in_coroutines=True, faults=8
+what a unit or a term leaves behind lives on: 2
+= running/event_loop.py
+-        self._waker = waker = TaskWaker()
++        return
+calls in threads are not waited for: 0
+-        if (scope := _scope.get()) is not None:
+-            scope.check_open()
+-        call =
++        scope = None
++        call =
+
+== schedules.ScheduleLife
+a tick is written down after the work: 0
+= schedules/timetable.py
+-        results = slot.stored.store(term, encode(record), ops)
++        begins = record.running and slot.record and not slot.record.running
++        results = [] if begins else slot.stored.store(term, encode(record), ops)
+a write whose answer was lost is taken for done: 26
+= schedules/stored.py
+-        found = self.read(term)
+-        return found ==
++        return True
++        return found ==
+missed ticks are counted from the start of a term: 0
+= schedules/timetable.py
+-            slot.record, slot.seen_s = decode(data, path=slot.stored.path), clock.now_s()
++            from dataclasses import replace
++            now, found = clock.now_ms(), decode(data, path=slot.stored.path)
++            slot.record = replace(found, last=now, next=slot.definition.when.after(now))
++            slot.seen_s = clock.now_s()
+what was left behind is forgotten: 0
+= schedules/plan.py
+-    left = record.running
++    left, record = None, replace(record, running=None)
+on_crash does not matter: 0
+-        if definition.on_crash is OnCrash.AGAIN and not _too_old(left.at, definition, now):
++        if not _too_old(left.at, definition, now):
+attempts are not counted: 1
+-attempt=left.attempt + 1
++attempt=1
+an interrupted tick is recorded as done: 9
+= schedules/timetable.py
+-        if slot.tick is not tick:  # recorded by tick.write
++        error = None if tick.term.ending.is_set() else error
++        if slot.tick is not tick:
+a tick is recorded as done before the work: 0
+-                self._slots.remove(slot)  # the others are asked first now
++                tick.write([])
++                self._slots.remove(slot)
+any tick is taken for overlapped: 3
+= schedules/plan.py
+-    began, until = _busy(record)
++    began, until = 0, 2**62
+
+== schedules.ScheduleLife has_guardian=False, kinds=(FREEZE_WORKER, END_SESSION), faults=12
+records are neither fenced nor compared: 35
+= schedules/stored.py
+-                results = term.write([write, *ops])[1:]
++                if expected is not None and not ops:
++                    self._session.multi([SetData(self.path, data)], timeout_s=5.0)
++                    self.version = self._session.get(self.path)[1].version
++                    return []
++                results = term.write([write, *ops])[1:]
+
+== messages.MessageLife
+leases are looked at 10 s late: 96
+= dyno/index.py
+-        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
++        lease_s += 10
++        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
+a lease lasts from the first that was seen: 7
+-            known.since_s, known.version, known.is_over = now_s, version, False
++            known.version = version
+a group does not wait for its first: 1
+-        return group == NO_GROUP or self._head(group) == name
++        return True
+a message does not wait for its time: 0
+-        return self._names[name].due_ms if rest is None else rest.until_ms
++        return 0
+an acknowledgement ends any delivery: 16
+= dyno/transitions.py
+-    return Delete(paths.claim(name), version), Delete(paths.message(name))
++    return Delete(paths.claim(name)), Delete(paths.message(name))
+a lease of any version is taken over: 8
+-    update = SetData(claim, state.packed(), choice.version)
++    update = SetData(claim, state.packed())
+an id outlives its message: 0
+-    if not frame.id or (has_started and frame.unique is Unique.STARTED):
++    if True:
+an extension by the redeemer keeps the former member: 0
+= dyno/consumer.py
+-            state = one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
++            state = one.state._replace(until_ms=until_ms, lease_ms=lease_ms)
+a message is put off that may be gone: 32
+= dyno/transitions.py
+-        Check(paths.message(name)),
+-        Create(paths.claim(name), state.packed()),
++        Create(paths.claim(name), state.packed()),
+
+== messages.MessageLife kinds=(FREEZE_WORKER,), faults=8, lease_s=1.0
+pop returns leases that are over: 2
+= dyno/consumer.py
+-        if not deliveries or (membership := self._membership) is None:
++        if membership := True:
+what is delivered may be gone: 0
+= dyno/transitions.py
+-        return Check(paths.message(choice.name)), Create(claim, state.packed())
++        return (Create(claim, state.packed()),)
+
+== messages.MessageLife off_s=8.0
+calendars are compared: 4
+= dyno/shard_view.py
+-        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
++        return 1e9 if self.state.until_ms > clock.now_ms() else 0.0
+
+== messages.MessageLife consumers=1, shards=1, faults=0, rude=0.0
+priorities of messages do not matter: 5
+= dyno/index.py
+-        return min(urgency, best[0][0]) if best else urgency, parsed.sequence
++        return 0, parsed.sequence
+
+== coalescing.CoalescingLife
+F7: a token's lease lasts for 2T: 140
+= zookeeper/proof.py
+-        object.__setattr__(self, "trusted_until_s", self.known_s + self.shares.trusted_s)
++        object.__setattr__(self, "trusted_until_s", self.known_s + 2 * self.shares.timeout_s)
+a token's write is not fenced: 113
+= coalescing/distributed/slots.py
+-        if self._ending is not None:
+-            raise self._over(self._ending)
+-        try:
+-            return self._taken.write
++        try:
++            return self._seat.session.multi(list(operations), timeout_s=timeout_s)
++            return self._taken.write
+a lost release is not repeated: 0
+= coalescing/distributed/request.py
+-            self.unanswered.append(release)
++            release.settle(False)
+a request whose answer was lost asks as another: 18
+-            if slots is None:
++            if slots is None:
++                self._token = self._znodes.new_token()
+nobody covers who was declined: 18
+= coalescing/distributed/coordinator.py
+-        if token not in self._watched:
++        if False:
+a dead waiter owes nothing: 31
+-        if is_gone:
+-            self._owed[key] = None
+-            self._watched.pop(token, None)
++        if True:
++            self._watched.pop(token, None)
+one that has begun is taken for one that waits: 25
+-        request.note_begun()
++        self._waiting[znodes.name] = request
++        request.note_begun()
+= coalescing/distributed/coordinator.py
+-            known = None if held is None else self._held.pop(held.token, None)
++            self._waiting.pop(token.znodes.name, None)
++            known = None if held is None else self._held.pop(held.token, None)
+whoever has slot 0 is the head: 0
+= coalescing/distributed/slots.py
+-            SlotStanding.HEAD if other is None or other.number > mine.number else SlotStanding.WAITS
++            SlotStanding.WAITS if mine.slot and other and other.number < mine.number
++            else SlotStanding.HEAD
+a release says that the token stood: 142
+= coalescing/distributed/request.py
+-        if error is None:
+-            release.settle(True)
++        release.settle(True)
++        if error is None:
++            pass
+
+== coalescing.CoalescingLife kinds=(FREEZE_WORKER, BLACK_HOLE), faults=10
+a token does not look at the clock: 11
+= zookeeper/pulse.py
+-        return is_mine and clock.now_s() < proof.trusted_until_s
++        return session is not None and session == self._session()
+
+== queues.QueueLife is_locking=True, kinds=(FREEZE_WORKER,), faults=12
+a consumer that was frozen does not ask whether its items are its own: 3
+= queues/consuming/engine.py
+-        if not all(map(self.is_ours, claims)):
+-            return False
+-        return all(one.writer
++        return True
++        return all(one.writer
+a value that is not the last of its znode is acknowledged without a question: 173
+= queues/consuming/consumption.py
+-        if is_bare and self._queue.engine.may_be_begun([claim]):
++        if is_bare:
+
+== queues.QueueLife is_locking=True
+an acknowledgement leaves the lock: 0
+= queues/consuming/items.py
+-    return Delete(paths.item(claim.name)), Delete(paths.lock(claim.name))
++    return (Delete(paths.item(claim.name)),)
+a lock outlives its session: 4
+-membership.mark.encode(), ephemeral=True)
++membership.mark.encode())
+a claim takes no lock: 0
+-        return lock, Check(item, self.version)
++        return Check(item, self.version), Check(item)
+a failed item is put again and not removed: 0
+-        claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms
++        claim, (_again(claim, left, note),), ItemOutcome.REQUEUED, until_ms
+
+== queues.QueueLife is_locking=True, is_taken=False
+an item is acknowledged before the work: 0
+= queues/consuming/consumption.py
+-            ended = self._attempt(claims)
++            self._engine.settle([items.done(one) for one in claims])
++            ended = [one for one in self._attempt(claims) if one.outcome.value != "acknowledged"]
+
+== queues.QueueLife kinds=(LOSE_CLAIM, RESET), faults=12
+a write whose answer was lost is taken for a failure: 5
+= zookeeper/writing/groups.py
+-        return [batch for batch in batches if batch.number < version], []
++        return [], [batch for batch in batches if batch.number < version]
+
+== queues.QueueLife kind=DistributedQueue, kinds=(LOSE_CLAIM, RESET), faults=12
+a put whose answer was lost is put again: 1
+= queues/recipes.py
+-        return self._putter.put([item], _PREFIX, timeout_s)
++        name = self._putter.put([item], _PREFIX, timeout_s)
++        return self._putter.put([item], _PREFIX, timeout_s) if name is True else name
+
+== queues.QueueLife kind=DistributedPriorityQueue, consumers=1, faults=1
+priorities do not matter: 0
+= queues/wire/names.py
+-    return _SORT_KEYS[kind]
++    return sequence_of
+
+== queues.QueueLife kind=DistributedDelayQueue
+an item does not wait for its time: 0
+= queues/consuming/pending.py
+-        return self._is_timed and due_ms_of(name) > now_ms
++        return False
+
+== queues.QueueLife is_locking=True, kind=DistributedQueue, faults=1
+others are not told how long what failed rests: 0
+= queues/consuming/items.py
+-    note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
++    note = _noted(claim, failures)
+
+== drain.DrainLife store="kafka", faults=8, by_key=True
+a key that is done commits the others: 5
+= kafka/handling/chains.py
+-            for piece in lane:
+-                if not piece.is_done or piece.failure is not None:
+-                    break
++            in_order = sorted(lane, key=lambda piece: not piece.is_done)
++            lane.clear()
++            lane.extend(in_order)
++            for piece in in_order:
++                if not piece.is_done:
++                    break
+keys are not kept in order: 0
+-            own = record.offset if is_alone else record.key
++            own = record.offset
+
+== drain.DrainLife store="kafka", faults=8, commit_behind=True
+the next batch is committed with the one before it: 0
+= kafka/consuming/term_consumer.py
+-        return self._handed() if self.joined and is_whole else None
++        following = self._handed() if self.joined and is_whole else None
++        if following is not None:
++            self.commits._ends = {**self.commits._ends, **following.ends}
++        return following
+
+== drain.DrainLife store="transaction", faults=8, by_key=True, in_coroutines=True
+effects of records side by side are stored as they come: 0
+= kafka/stores/offset_store.py
+-        take_effect(lambda: self._effects.extend(added))
++        self._effects.extend(added)
+
+== drain.DrainLife store="kafka", faults=8
+offsets are committed one too far: 0
+= kafka/stores/kafka_offsets.py
+-        return consumer.commit(offsets, f"leaderq term {term.number}")
++        ahead = {where: at + 1 for where, at in offsets.items()}
++        return consumer.commit(ahead, f"leaderq term {term.number}")
+every third commit stores nothing: 13
+-        return consumer.commit(offsets, f"leaderq term {term.number}")
++        self.count = vars(self).get("count", 0) + 1
++        return consumer.commit(offsets if self.count % 3 else {}, f"leaderq term {term.number}")
+nothing is read again after joining again: 0
+= kafka/consuming/term_consumer.py
+-        consumer.seek(handed, handed.keys() & self.positions.resting.keys())
++        pass
+
+== drain.DrainLife store="transaction", faults=8
+a commit that is under way is done: 0
+= kafka/consuming/commits.py
+-        if self.state is CommitState.UNDER_WAY and self._is_over(_LOOK_S if may_wait else 0.0):
++        if self.state is CommitState.UNDER_WAY:
+an unknown commit is a commit: 8
+= kafka/consuming/term_consumer.py
+-        parts, before = positions.parts, positions.committed.keys() | held
++        if self.commits.state is CommitState.UNKNOWN:
++            stored = {**stored, **(self.commits.wanted or {})}
++        parts, before = positions.parts, positions.committed.keys() | held
+
+== drain.DrainLife store="zookeeper", faults=8
+a lost answer of ZooKeeper is a failure: 38
+= kafka/stores/zookeeper_offsets.py
+-        topic, kept = next(iter(new.items()))
++        return False
+a lost answer of ZooKeeper is a success: 42
+-        topic, kept = next(iter(new.items()))
++        return True
+
+== drain.DrainLife store="zookeeper", faults=1, zombies=3
+offsets in ZooKeeper are not fenced: 1
+= election/tenure.py
+-                return self.seat.write(ops, timeout_s=term.remaining_s() + after_s)
++                return self._session.multi(list(ops), timeout_s=5.0)
+
+== drain.DrainLife store="external", faults=8
+a database does not look at the offset that it has: 1
+= kafka/stores/database_offsets.py
+-                if row is not None and int(row[0]) > first:
++                if False:
+
+== drain.DrainLife store="external", faults=1, zombies=3
+a database looks neither at terms nor at offsets: 8
+= kafka/stores/database_offsets.py
+-                if row is not None and int(row[0]) > first:
++                if False:
+= fencing/sql.py
+- WHERE {' AND '.join(holds)}"
++"
+
+== test_election_scenarios.test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection
+the own watch is not set again: 0
+= election/tenure.py
+-        self._own_watch_set = False  # with the next proof
++        pass
+
+== test_election_scenarios.test_work_stays_paused_when_an_old_proof_comes
+an old proof resumes paused work: 0
+= election/tenure.py
+-        if self._is_doubted and clock.now_s() < proof.late_s:
++        if self._is_doubted:
+
+== test_election_promises.test_once_a_write_was_fenced_every_later_one_is_refused
+a deposed term may write again: 0
+= election/tenure.py
+-        self.term.wind_up(reason)
+-        self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
+-        return Deposed
++        return Deposed
+
+== test_kafka_promises.test_a_leader_that_begins_at_the_end_has_stored_where_that_is
+the first position is not waited for: 0
+= kafka/consuming/commits.py
+-        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
++        if not self._store.commit_positions(consumer, self._term, offsets):
+
+== test_writing.test_a_writer_notices_that_another_one_uses_its_guard
+foreign writes on the guard go unnoticed: 0
+= zookeeper/writing/groups.py
+-        is_foreign = any(batch.number < version and not batch.is_doubtful for batch in batches)
++        is_foreign = False
+"""  # noqa: E501
 
 
-def _write_unfenced(self: Tenure, term: Any, ops: Any) -> Any:
-    return self._session.multi(list(ops), timeout_s=5.0)
+@dataclass(frozen=True)
+class NegativeControl:
+    """``lead`` leads the life of a seed."""
+
+    name: str
+    seed: int
+    lead: Lead
+    edits: list[Edit]
 
 
-@around(Enlistment, "claim")
-def _lost_claim_is_a_win(real: Any, self: Enlistment) -> Input:
-    found: Input = real(self)
-    if found is Input.FAILED and self.position is not None and self._owner is not None:
-        record = self._next_record(self.position.name)
-        seat = Seat(self._session, self._layout.candidate(self.position.name), self._owner)
-        proof = Proof(self._owner, self._session.shares, clock.now_s())
-        self.won = WonClaim(record, seat, proof, False, self._wishes)
-        return Input.WON
-    return found
+def _lead_of(what: str) -> Lead:
+    name, _, options = what.partition(" ")
+    module, _, kind = name.partition(".")
+    if kind.startswith("test_"):
+        return lambda seed: _scenario(module, kind, seed)
+    words = {**Kind.__members__, **vars(queues)}
+    return lives_of(module, kind, **eval(f"dict({options})", words))
 
 
-@around(Pulse, "_written")
-def _a_failed_write_counts(real: Any, self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
-    done: Any = primitives.Future()
-    done.set_result([])
-    real(self, wanted, future, done if answer.exception() else answer)
+def _scenario(module: str, test: str, seed: int) -> LifeVerdict:
+    problems = []
+    try:
+        getattr(importlib.import_module(f"simulation.{module}"), test).led(seed)
+    except (AssertionError, LeaderqError, pytest.fail.Exception) as error:
+        problems.append(str(error).partition("\n")[0])
+    return LifeVerdict(None, problems, World(seed))
 
 
-def _a_failed_sync_counts(self: Pulse, wanted: Proof, future: Any, answer: Any) -> None:
-    known_s = clock.now_s() if answer.exception() else wanted.known_s
-    self._written(replace(wanted, known_s=known_s), future, answer)
+def _controls() -> Iterator[NegativeControl]:
+    file = ""
+    for lives in _TABLE.split("\n== ")[1:]:
+        what, *controls = re.split(r"\n(?=[^-+=\n])", lives)
+        for control in controls:
+            said, text = control.rstrip().split("\n", 1)
+            name, _, seed = said.rpartition(": ")
+            text, edits = f"\n{text}" if text[0] == "=" else f"\n= {file}\n{text}", list[Edit]()
+            for edit in text.split("\n= ")[1:]:
+                file, *lines = edit.splitlines()
+                old, new = ("\n".join(one[1:] for one in lines if one[0] == sign) for sign in "-+")
+                edits.append(Edit(file, old, new))
+            yield NegativeControl(name, int(seed), _lead_of(what.strip()), edits)
 
 
-def _any_acknowledged_write(self: Pulse) -> Any:
-    """The lease as it was: two thirds of T from a write that is acknowledged."""
-    future: Any = primitives.Future()
-    shares = self._shares()
-    early_s = clock.now_s() - (shares.trusted_s - shares.timeout_s * 2 / 3)
-    wanted = Proof(self._session(), shares, early_s)
-    answer = self._requests.multi_async([Check("/")])
-    answer.add_done_callback(lambda done: self._written(wanted, future, done))
-    return future
-
-
-@around(Runner, "_term_ending")
-def _released_before_the_code_has_returned(real: Any, self: Runner, term: Any) -> None:
-    real(self, term)
-    if term is self._term:
-        self._candidate.step_down(term.reason, term=term)
-        tenure = self._candidate._campaign.tenure
-        if tenure is not None:
-            self._session.delete_async(tenure.seat.path)
-
-
-@around(enlistment, "position_of")
-def _nobody_in_front_matters(real: Any, guid: str, names: Any) -> Any:
-    found = real(guid, names)
-    return None if found is None else replace(found, ahead=None)
-
-
-@around(Watchdog, "look")
-def _guardian_spares(real: Any, self: Watchdog, now_s: float, *, stopped: bool) -> Any:
-    seen, what = real(self, now_s, stopped=stopped)
-    return seen, Intervention.LEAVE_ALONE if what is Intervention.KILL else what
-
-
-@around(enlistment, "SetData")
-def _of_any_version(real: Any, path: str, data: bytes, version: int = -1) -> Any:
-    return real(path, data)
-
-
-@around(Enlistment, "_next_record")
-def _first_record(real: Any, self: Enlistment, name: str) -> Any:
-    self._highest = self._newest.number
-    return replace(real(self, name), number=self._newest.number or 1)
-
-
-def _ends_late(self: Shares) -> float:
-    return 2 * self.timeout_s
-
-
-def _blind_check(self: Term) -> None:
-    if self._over:
-        raise Deposed(term=self.number, reason=self._reason or Reason.LEASE)
-
-
-def _blind_wait(self: Term, seconds: float) -> bool:
-    return not self.ending.wait(seconds)
-
-
-async def _nothing(_scope: Any, _why: str, **_flags: Any) -> None:
-    return
-
-
-def _strangers(_loop: EventLoop, executor: Any, function: Any, *given: Any) -> Any:
-    return asyncio.wrap_future((executor or _loop._pool).submit(function, *given))
-
-
-_ALONE = {"has_guardian": False, "polite": True}
-_IN_COROUTINES = {"in_coroutines": True, "faults": 8}
-_UNWATCHED = {"has_guardian": False, "fenced_only": True}
-
-CONTROLS = (
-    _of(
-        "a leader's write is not fenced",
-        patched(Tenure, "write", _write_unfenced),
-        seed=56,
-        life={**_UNWATCHED, "kinds": (Kind.FREEZE_WORKER, Kind.END_SESSION), "faults": 12},
-    ),
-    _of("a lease lasts for 2T", patched(Shares, "trusted_s", property(_ends_late)), seed=1153),
-    _of(
-        "a claim whose answer was lost is taken for a win",
-        _lost_claim_is_a_win,
-        seed=15,
-        life={"kinds": (Kind.LOSE_CLAIM, Kind.KILL_WORKER), "faults": 10},
-    ),
-    _of(
-        "a failed proof prolongs the lease",
-        together(_a_failed_write_counts, patched(Pulse, "_synced", _a_failed_sync_counts)),
-        seed=65,
-        life={"kinds": (Kind.BLACK_HOLE, Kind.RESET), "faults": 25},
-    ),
-    _of(
-        "the place in line is given up before the code has returned",
-        _released_before_the_code_has_returned,
-        seed=26,
-    ),
-    _of(
-        "an acknowledged write is taken for a proof",
-        patched(Pulse, "prove", _any_acknowledged_write),
-        seed=295,
-        life={**CUT_OFF, "ticks": 6, "kinds": (Kind.STALL_AND_CUT,)},
-    ),
-    _of("whoever is in front does not matter", _nobody_in_front_matters, seed=0),
-    _of(
-        "neither the guardian nor the worker itself ends what is overdue",
-        together(_guardian_spares, patched(Shares, "handover_s", property(_ends_late))),
-        seed=5,
-    ),
-    _of("a claim does not count the term", together(_of_any_version, _first_record), seed=0),
-    _of(
-        "nobody looks again at who is in front",
-        together(
-            patched(Enlistment, "_watch", lambda _self, _ahead: Input.BEHIND),
-            patched(Campaign, "_look_later", lambda _self: None),
-        ),
-        seed=201,
-    ),
-    _of(
-        "a term does not look at the clock",
-        together(patched(Term, "check", _blind_check), patched(Term, "wait", _blind_wait)),
-        seed=4,
-        life={**_ALONE, "kinds": (Kind.FREEZE_WORKER, Kind.FREEZE_BOTH), "faults": 8},
-    ),
-    _of(
-        "what a unit or a term leaves behind lives on",
-        patched(Scope, "end", _nothing),
-        seed=2,
-        life=_IN_COROUTINES,
-    ),
-    _of(
-        "calls in threads are not waited for",
-        patched(EventLoop, "_run_in_executor", _strangers),
-        seed=0,
-        life=_IN_COROUTINES,
-    ),
-)
+CONTROLS = tuple(_controls())

@@ -8,7 +8,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +32,6 @@ from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
 from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
-from leaderq.testing.simulation.kafka.network import SimulatedKafka
-from leaderq.testing.simulation.kafka.partition_log import PartitionLog
 from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create, connect
 from simulation.programs import note_of
@@ -316,49 +314,167 @@ EFFECTS_OF: dict[str, type] = dict(
 
 def lead(life: DrainLife) -> LifeVerdict:
     """Lead one life and judge it."""
-    world = World(f"drain {life.store} {life.seed}")
-    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
-    kafka = simulated_kafka(world, brokers=life.brokers)
-    chronicle = Chronicle(world)
-    witness = _Witness(world, chronicle, life)
-    problems: list[str] = []
-    with (
-        witness.opened,
-        installed(world, cluster.network),
-        kafka_installed(kafka),
-        _patience(world.faults()),
-        _breaking(world, kafka),
-    ):
-        DatabaseOffsets(witness.connection, career="drain").create_table()
-        witness.database.execute("CREATE TABLE effects (name)")
-        ends = _filled(world, kafka)
-        for number in range(2 + int(world.faults() * 2)):
-            make = _maker(life, witness)
-            watched = {"has_guardian": not life.zombies}
-            cluster.worker(f"c{number}", make, kafka=kafka.address, **watched)
-        lines = kafka.network
-        faults = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
+    return _Led(life).verdict()
+
+
+class _Led:
+    """One life, its servers and brokers."""
+
+    def __init__(self, life: DrainLife) -> None:
+        self.life = life
+        self.world = World(f"drain {life.store} {life.seed}")
+        self.cluster = SimulatedCluster(self.world, timeout_s=life.timeout_s)
+        self.kafka = simulated_kafka(self.world, brokers=life.brokers)
+        self.chronicle = Chronicle(self.world)
+        self.witness = _Witness(self.world, self.chronicle, life)
+        self.problems: list[str] = []
+        self.ends: dict[Partition, int] = {}
+
+    def verdict(self) -> LifeVerdict:
+        life, world, witness, cluster = self.life, self.world, self.witness, self.cluster
+        with (
+            witness.opened,
+            installed(world, cluster.network),
+            kafka_installed(self.kafka),
+            _patience(world.faults()),
+            self.breaking(),
+        ):
+            DatabaseOffsets(witness.connection, career="drain").create_table()
+            witness.database.execute("CREATE TABLE effects (name)")
+            self.fill()
+            for number in range(2 + int(world.faults() * 2)):
+                watched = {"has_guardian": not life.zombies}
+                cluster.worker(f"c{number}", self.career, kafka=self.kafka.address, **watched)
+            faults = Faults(cluster, self.chronicle)
+            self.suffer(DrainFaults(cluster, self.kafka, self.kafka.network, faults))
+            self.problems += not_committed(self.committed(), self.ends) + self.effects_judged()
+            # a worker that cannot reach Kafka when it starts ends, and is started again
+            left = [one for one in failures(world) if "did not answer within" not in one]
+        terms = sum(1 for line in self.chronicle.lines if line.what is What.INAUGURATED)
+        return LifeVerdict(life, self.problems + left, world, terms)
+
+    def suffer(self, faults: DrainFaults) -> None:
+        life, world = self.life, self.world
         try:
-            cluster.keep_running()
+            self.cluster.keep_running()
             faults.plan(life.faults, life.seconds)
             for _ in range(life.zombies):
-                world.at(1.0 + world.faults() * life.seconds, partial(_depose, cluster))
+                world.at(1.0 + world.faults() * life.seconds, self.depose)
             world.run(life.seconds)
             faults.heal_all()
-            chronicle.note(What.HEALED)
-            is_done = partial(_is_done, life, cluster, kafka, witness, ends)
+            self.chronicle.note(What.HEALED)
             # a little longer than until all is stored, so that a repetition shows
-            world.run(life.seconds + _LATE_S, unless=is_done)
+            world.run(life.seconds + _LATE_S, unless=lambda: self.committed() == self.ends)
             world.run(world.now_s + 1.0)
         except LifeHangs as error:
-            problems.append(str(error))
-        problems += _judged(life, witness, faults, ends)
-        problems += not_committed(_committed(life, cluster, kafka, witness), ends)
-        problems += _effects_judged(life, cluster, kafka, witness, ends)
-        # a worker that cannot reach Kafka when it starts ends, and is started again
-        problems += [one for one in failures(world) if "did not answer within" not in one]
-    terms = sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
-    return LifeVerdict(life, problems, world, terms)
+            self.problems.append(str(error))
+        handled, lines = self.witness.handled, self.chronicle.lines
+        self.problems += skipped(handled, self.ends)
+        if life.zombies:  # only what goes through the store is judged
+            return
+        self.problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
+        self.problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
+        if life.store == "kafka":
+            troubles = [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
+            self.problems += repeated_without_cause(handled, [*faults.spans, *troubles])
+
+    def breaking(self) -> Any:
+        """Now and then a client library raises what nobody expects, while it hears no answers."""
+        real, world, lines = SimulatedConsumer.poll, self.world, self.kafka.network
+
+        def poll(consumer: SimulatedConsumer, timeout_s: float, most: int) -> Any:
+            task = world.current
+            if task is not None and task.process.host in lines.losing and world.faults() < 0.05:
+                raise ValueError("the client library breaks")
+            return real(consumer, timeout_s, most)
+
+        return mock.patch.object(SimulatedConsumer, "poll", poll)
+
+    def depose(self) -> None:
+        """A leader's machine is paused with its clock; or somebody takes its place in line away
+        while it hears nothing, though what it asks for arrives.
+        """
+        world, cluster = self.world, self.cluster
+        leading = [one for one in cluster.workers if one.is_leading and one.process.alive]
+        if not leading:
+            return
+        worker, lasts_s = leading[0], cluster.timeout_s * (0.5 + 1.5 * world.faults())
+        process, runner = worker.process, worker.runner
+        tenure = None if runner is None else runner._candidate._campaign.tenure
+        world.note("deposed", process=process.name)
+        if tenure is None or world.faults() < 0.5:
+            process.freeze_with_clock()
+            world.at(lasts_s, process.thaw)
+            return
+
+        def take_away() -> None:
+            with suppress(LeaderqError):
+                session = connect(ADDRESS, timeout_s=20.0)
+                session.delete(tenure.seat.path)
+                session.close()
+
+        world.process("operator", "host-operator").spawn(take_away, "operator")
+        cluster.network.cut(process.host, there=False, back=True)
+        world.at(lasts_s, lambda: cluster.network.heal(process.host))
+
+    def career(self) -> Any:
+        life = self.life
+        base = _AsyncDrain if life.in_coroutines else _Drain
+        kind = _ExternalDrain if life.store == "external" else base
+        words: dict[str, Any] = {"commit_behind": life.commit_behind}
+        if life.by_key:
+            words |= {"order": "key"} if life.in_coroutines else {"order": "key", "workers": 3}
+        effects = [EFFECTS_OF[life.store]] if life.store in EFFECTS_OF else []
+        career: Any = type("_Made", (*effects, kind), words)()
+        career.witness = self.witness
+        return career
+
+    def fill(self) -> None:
+        partitions = 2 + int(self.world.faults() * 2)
+        records = 30 + int(self.world.faults() * 71)
+        for topic in (SOURCE, RESULTS):
+            self.kafka.acts(lambda all_, topic=topic: all_.create_topic(topic, partitions))
+        for number in range(records):
+            where = Partition(SOURCE, number % partitions)
+            self.ends[where] = number // partitions + 1
+            key = b"%d" % (number // partitions % KEYS)
+            row = Record(SOURCE, where.number, -1, 0, key, b"%d" % number, [])
+            # half of them are there, the others come while faults do
+            delay_s = 0.0 if number % 2 else self.world.faults() * 10.0
+            self.world.at(delay_s, partial(self.kafka.acts, partial(_appended, where, row)))
+
+    def committed(self) -> dict[Partition, int]:
+        if self.life.store == "external":
+            rows = "SELECT topic, partition, next_offset FROM leaderq_offsets WHERE partition >= 0"
+            with suppress(sqlite3.OperationalError):  # somebody writes
+                found = self.witness.database.execute(rows)
+                return {Partition(topic, number): at for topic, number, at in found}
+            return {}
+        if self.life.store == "zookeeper":
+            data = self.cluster.znodes().get(f"/leaderq/drain/offsets/{SOURCE}")
+            kept = {} if data is None else json.loads(data)["offsets"]
+            return {Partition(SOURCE, int(number)): at for number, at in kept.items()}
+        brokers = self.kafka.cluster
+        brokers.advance()
+        return {where: kept.offset for where, kept in brokers.group("drain").offsets.items()}
+
+    def effects_judged(self) -> list[str]:
+        if self.life.store == "kafka":
+            return []
+        wanted = [f"{where}@{offset}" for where, end in self.ends.items() for offset in range(end)]
+        if self.life.store == "zookeeper":
+            nodes = self.cluster.znodes()
+            found = [
+                nodes[path].decode() for path in sorted(nodes) if path.startswith(f"{EFFECTS}/")
+            ]
+        elif self.life.store == "external":
+            effects = self.witness.database.execute("SELECT name FROM effects")
+            found = [name for (name,) in effects]
+        else:
+            logs = [self.kafka.cluster.log_of(one._replace(topic=RESULTS)) for one in self.ends]
+            rows = [row for log in logs for _, row, is_visible in log.everything() if is_visible]
+            found = [(row.value or b"").decode() for row in rows if row is not None]
+        return not_exactly_once(found, wanted)
 
 
 def _patience(drawn: float) -> Any:
@@ -371,156 +487,6 @@ def _patience(drawn: float) -> Any:
     return nullcontext()
 
 
-def _breaking(world: World, kafka: SimulatedKafka) -> Any:
-    """Now and then a client library raises what nobody expects, while it hears no answers."""
-    real, lines = SimulatedConsumer.poll, kafka.network
-
-    def poll(self: SimulatedConsumer, timeout_s: float, most: int) -> Any:
-        task = world.current
-        if task is not None and task.process.host in lines.losing and world.faults() < 0.05:
-            raise ValueError("the client library breaks")
-        return real(self, timeout_s, most)
-
-    return mock.patch.object(SimulatedConsumer, "poll", poll)
-
-
-def _depose(cluster: SimulatedCluster) -> None:
-    """A leader's machine is paused with its clock; or somebody takes its place in line away while
-    it hears nothing, though what it asks for arrives.
-    """
-    world = cluster.world
-    leading = [one for one in cluster.workers if one.is_leading and one.process.alive]
-    if not leading:
-        return
-    worker, lasts_s = leading[0], cluster.timeout_s * (0.5 + 1.5 * world.faults())
-    process, runner = worker.process, worker.runner
-    tenure = None if runner is None else runner._candidate._campaign.tenure
-    world.note("deposed", process=process.name)
-    if tenure is None or world.faults() < 0.5:
-        process.freeze_with_clock()
-        world.at(lasts_s, process.thaw)
-        return
-
-    def take_away() -> None:
-        with suppress(LeaderqError):
-            session = connect(ADDRESS, timeout_s=20.0)
-            session.delete(tenure.seat.path)
-            session.close()
-
-    world.process("operator", "host-operator").spawn(take_away, "operator")
-    cluster.network.cut(process.host, there=False, back=True)
-    world.at(lasts_s, lambda: cluster.network.heal(process.host))
-
-
-def _maker(life: DrainLife, witness: _Witness) -> Callable[[], Any]:
-    def make() -> Any:
-        base = _AsyncDrain if life.in_coroutines else _Drain
-        kind = _ExternalDrain if life.store == "external" else base
-        words: dict[str, Any] = {"commit_behind": life.commit_behind}
-        if life.by_key:
-            words |= {"order": "key"} if life.in_coroutines else {"order": "key", "workers": 3}
-        effects = [EFFECTS_OF[life.store]] if life.store in EFFECTS_OF else []
-        career: Any = type("_Made", (*effects, kind), words)()
-        career.witness = witness
-        return career
-
-    return make
-
-
-def _filled(world: World, kafka: SimulatedKafka) -> dict[Partition, int]:
-    partitions = 2 + int(world.faults() * 2)
-    records = 30 + int(world.faults() * 71)
-    kafka.acts(lambda all_: all_.create_topic(SOURCE, partitions))
-    kafka.acts(lambda all_: all_.create_topic(RESULTS, partitions))
-    for number in range(records):
-        where = Partition(SOURCE, number % partitions)
-        key = b"%d" % (number // partitions % KEYS)
-        row = Record(SOURCE, where.number, -1, 0, key, b"%d" % number, [])
-        # half of them are there, the others come while faults do
-        delay_s = 0.0 if number % 2 else world.faults() * 10.0
-        world.at(delay_s, partial(_appended, kafka, where, row))
-    return {
-        Partition(SOURCE, each): len(range(each, records, partitions)) for each in range(partitions)
-    }
-
-
-def _appended(kafka: SimulatedKafka, where: Partition, row: Record) -> None:
-    def append(all_: Any) -> None:
-        log: PartitionLog = all_._topics[where.topic].places[where.number].log
-        log.append([row])
-        all_.log_changes += 1
-
-    kafka.acts(append)
-
-
-def _committed(
-    life: DrainLife, cluster: SimulatedCluster, kafka: SimulatedKafka, witness: _Witness
-) -> dict[Partition, int]:
-    if life.store == "external":
-        rows = "SELECT topic, partition, next_offset FROM leaderq_offsets WHERE partition >= 0"
-        with suppress(sqlite3.OperationalError):  # somebody writes
-            return {
-                Partition(topic, number): at for topic, number, at in witness.database.execute(rows)
-            }
-        return {}
-    if life.store == "zookeeper":
-        data = cluster.znodes().get(f"/leaderq/drain/offsets/{SOURCE}")
-        kept = {} if data is None else json.loads(data)["offsets"]
-        return {Partition(SOURCE, int(number)): at for number, at in kept.items()}
-    kafka.cluster.advance()
-    return {where: kept.offset for where, kept in kafka.cluster.group("drain").offsets.items()}
-
-
-def _is_done(
-    life: DrainLife,
-    cluster: SimulatedCluster,
-    kafka: SimulatedKafka,
-    witness: _Witness,
-    ends: dict[Partition, int],
-) -> bool:
-    return _committed(life, cluster, kafka, witness) == ends
-
-
-def _judged(
-    life: DrainLife, witness: _Witness, faults: DrainFaults, ends: dict[Partition, int]
-) -> list[str]:
-    handled, lines = witness.handled, witness.chronicle.lines
-    troubles = [(begin, end) for begin, end in faults.spans]
-    troubles += [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
-    problems = skipped(handled, ends)
-    if life.zombies:  # only what goes through the store is judged
-        return problems
-    problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
-    problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
-    if life.store == "kafka":
-        problems += repeated_without_cause(handled, troubles)
-    return problems
-
-
-def _effects_judged(
-    life: DrainLife,
-    cluster: SimulatedCluster,
-    kafka: SimulatedKafka,
-    witness: _Witness,
-    ends: dict[Partition, int],
-) -> list[str]:
-    if life.store == "kafka":
-        return []
-    wanted = [f"{where}@{offset}" for where, end in ends.items() for offset in range(end)]
-    if life.store == "zookeeper":
-        znodes = cluster.znodes()
-        found = [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]
-        return not_exactly_once(found, wanted)
-    if life.store == "external":
-        return not_exactly_once(
-            [name for (name,) in witness.database.execute("SELECT name FROM effects")], wanted
-        )
-    seen = [
-        (row.value or b"").decode()
-        for where in ends
-        for _, row, is_visible in kafka.cluster.log_of(
-            Partition(RESULTS, where.number)
-        ).everything()
-        if is_visible and row is not None
-    ]
-    return not_exactly_once(seen, wanted)
+def _appended(where: Partition, row: Record, brokers: Any) -> None:
+    brokers._topics[where.topic].places[where.number].log.append([row])  # whoever is away
+    brokers.log_changes += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from leaderq.base import clock
 from leaderq.career import LeaderCareer
@@ -55,21 +55,6 @@ class ElectionLife:
     """The career is one of coroutines, and rude in the ways in which these can be."""
     kinds: Sequence[Kind] = ()
     """The faults to draw from; by default all that a simulation knows."""
-
-
-CUT_OFF: dict[str, Any] = {
-    "servers": 3,
-    "busy": True,
-    "faults": 6,
-    "kinds": (
-        *[Kind.STALL_AND_CUT] * 6,
-        Kind.CUT_SERVERS,
-        Kind.FREEZE_HEAD,
-        Kind.FREEZE_SERVER,
-        Kind.BLACK_HOLE,
-    ),
-}
-"""A life in which servers are cut off from each other."""
 
 
 class RudeCareer(LeaderCareer):
@@ -128,14 +113,12 @@ def lead(life: ElectionLife) -> LifeVerdict:
     chronicle = Chronicle(world)
     problems: list[str] = []
     with installed(world, cluster.network):
+        make = partial(
+            AsyncRudeCareer if life.in_coroutines else RudeCareer, chronicle, world, life
+        )
         for number in range(life.candidates):
-            cluster.worker(
-                f"c{number}",
-                lambda: _career(chronicle, world, life),
-                has_guardian=life.has_guardian,
-                career="life",
-                handover_budget_s=2.0,
-            )
+            watched = {"has_guardian": life.has_guardian}
+            cluster.worker(f"c{number}", make, career="life", handover_budget_s=2.0, **watched)
         faults = Faults(cluster, chronicle, life.kinds)
         try:
             cluster.keep_running()
@@ -154,12 +137,6 @@ def lead(life: ElectionLife) -> LifeVerdict:
         problems += failures(world)
     terms = [line.what for line in chronicle.lines].count(What.INAUGURATED)
     return LifeVerdict(life, problems, world, terms)
-
-
-def _career(chronicle: Chronicle, world: World, life: ElectionLife) -> LeaderCareer:
-    if life.in_coroutines:
-        return AsyncRudeCareer(chronicle, world)
-    return RudeCareer(chronicle, world, life)
 
 
 def _accepted(cluster: SimulatedCluster, now_s: float) -> Iterable[Line]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
 from leaderq.testing.simulation.installing import installed
-from leaderq.testing.simulation.scheduler import LifeHangs, World
+from leaderq.testing.simulation.scheduler import LifeHangs, Process, World
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session
 from simulation.programs import FAULTS, FaultNotes, Program
@@ -147,16 +147,22 @@ class _Log:
         self.lines.append(Step(self.world.now_s, what, id, name, beside, **more))
         self.world.note(what.value, id=id)
 
+    @property
+    def _process(self) -> Process:
+        """That which runs now."""
+        task = self.world.current
+        assert task is not None
+        return task.process
+
     def is_rude(self, share: float) -> bool:
         return self.draw() < share * self.life.rude
 
     def mortal(self, share: float = 0.01) -> None:
         """Now and then its process dies a moment later, or stands still for a while: before, at or
         after the next write."""
-        task = self.world.current
-        if self.is_rude(2 * share) and task is not None:
+        if self.is_rude(2 * share):
             self.note(Did.FAULT)
-            process, soon_s = task.process, 0.006 * self.draw()
+            process, soon_s = self._process, 0.006 * self.draw()
             if self.draw() < 0.5:
                 self.world.at(soon_s, process.kill)
             else:
@@ -166,10 +172,9 @@ class _Log:
     def clocks(self, *, are_new: bool = False) -> None:
         """A new process has clocks of its own; now and then its calendar is set, or its machine is
         paused."""
-        task, off_s = self.world.current, self.life.off_s
-        if task is None or not (off_s and (are_new or self.draw() < 0.1)):
+        process, off_s = self._process, self.life.off_s
+        if not (off_s and (are_new or self.draw() < 0.1)):
             return
-        process = task.process
         process.skew_s = off_s * (2 * self.draw() - 1)
         if are_new:
             process.run_clock(0.98 + 0.04 * self.draw())
@@ -181,25 +186,20 @@ class _Log:
 
     def go(self, session: Session) -> None:
         """End the session and the process, whatever is still in its hands."""
-        task = self.world.current
         self.note(Did.FAULT)
         with suppress(LeaderqError):
             session.close()
-        if task is not None:
-            task.process.kill()
+        self._process.kill()
 
     def ends_s(self, one: Delivery, paused_s: float = 0.0) -> float:
         """The world's time of the end of a lease, by the clock of its holder, as if that had not
         stood still for ``paused_s`` since it was claimed."""
-        task = self.world.current
-        rate = 1.0 if task is None else task.process.rate
-        return self.world.now_s + one.left_s / rate - paused_s
+        return self.world.now_s + one.left_s / self._process.rate - paused_s
 
     def paused_s(self, since_s: float, since_by_clock_s: float) -> float:
         """How long its clock has stood still since then."""
-        task = self.world.current
-        rate = 1.0 if task is None else task.process.rate
-        return self.world.now_s - since_s - (clock.now_s() - since_by_clock_s) / rate
+        by_clock_s = (clock.now_s() - since_by_clock_s) / self._process.rate
+        return self.world.now_s - since_s - by_clock_s
 
 
 def lead(life: MessageLife) -> LifeVerdict:
@@ -209,13 +209,9 @@ def lead(life: MessageLife) -> LifeVerdict:
     log, problems = _Log(life, cluster), list[str]()
     with installed(world, cluster.network):
         for number in range(life.consumers):
-            Program(cluster, f"consumer{number}", lambda session: _consume(life, log, session))
+            Program(cluster, f"consumer{number}", partial(_consume, life, log))
         for number in range(life.producers):
-            Program(
-                cluster,
-                f"producer{number}",
-                lambda session, number=number: _push(life, log, session, number),
-            )
+            Program(cluster, f"producer{number}", partial(_push, life, log, number))
         faults = Faults(cluster, FaultNotes(world, lambda *_: log.note(Did.FAULT)), life.kinds)
         try:
             cluster.keep_running()
@@ -225,14 +221,12 @@ def lead(life: MessageLife) -> LifeVerdict:
             log.note(Did.HEALED)
             producers = [one for one in cluster.workers if one.name.startswith("producer")]
             is_undone = lru_cache(1)(lambda _lines: bool(undone(log.lines)))  # asked at each event
-            world.run(
-                life.seconds + 90.0,
-                unless=lambda: (
-                    all(one.is_done for one in producers)
-                    and not is_undone(len(log.lines))
-                    and not _left(cluster)
-                ),
-            )
+
+            def is_over() -> bool:
+                is_pushed = all(one.is_done for one in producers)
+                return is_pushed and not is_undone(len(log.lines)) and not _left(cluster)
+
+            world.run(life.seconds + 90.0, unless=is_over)
         except LifeHangs as error:
             problems.append(str(error))
         for path in _left(cluster):
@@ -247,13 +241,9 @@ def _left(cluster: SimulatedCluster) -> list[str]:
     return [path for path in cluster.znodes() if any(part in path for part in parts)]
 
 
-def _names(life: MessageLife) -> list[str]:
-    return [str(number) for number in range(life.shards)]
-
-
 def _queue(life: MessageLife, session: Session, shards: int | None = None) -> DynoQueue:
     """``None``: consumers are told of no shard; producers add theirs while all run."""
-    names = None if shards is None else _names(life)[:shards]
+    names = None if shards is None else [str(one) for one in range(min(shards, life.shards))]
     return DynoQueue(session, ROOT, shards=names, lease_s=life.lease_s, retry=_AGAIN)
 
 
@@ -333,18 +323,13 @@ def _work(log: _Log, one: Delivery) -> None:
     log.note(outcome, one.id, due_s=due_s + 0.2)
 
 
-def _push(life: MessageLife, log: _Log, session: Session, number: int) -> None:
+def _push(life: MessageLife, log: _Log, number: int, session: Session) -> None:
     draw = log.draw
     log.clocks(are_new=True)
     with _queue(life, session, number + 1) as queue:
-        began = len(
-            [
-                one
-                for one in log.lines
-                if one.what is Did.PUSHING and one.process.startswith(f"producer{number}.")
-            ]
-        )
-        for count in range(began, life.messages):
+        begun = [one.process for one in log.lines if one.what is Did.PUSHING]
+        own = [one for one in begun if one.startswith(f"producer{number}.")]
+        for count in range(len(own), life.messages):
             id, rank = f"m{number}-{count}", int(draw() * 3)
             delay_s = 1.0 if draw() < 0.2 else 0.0
             group = f"g{number}" if draw() < 0.2 else None

@@ -46,6 +46,9 @@ KINDS_OF_FAULTS = (
 )
 SECOND = "~"
 """Ends the name of a value that was put behind another one in the same znode."""
+_RECIPES: tuple[type[QueueRecipe[str]], ...] = (
+    *(DistributedQueue, DistributedIdQueue, DistributedPriorityQueue, DistributedDelayQueue),
+)
 _PRIORITIES = 3
 _CALM_S = 20.0
 _NEWS_S = 0.1
@@ -107,39 +110,14 @@ class QueueLife:
     kinds: Sequence[Kind] = KINDS_OF_FAULTS
 
 
-class Party(Program):
-    """A program of a life of queues, whose deaths are told by the name of the process."""
-
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        name: str,
-        main: Callable[[Session, str], object],
-        died: Callable[[str], object],
-    ) -> None:
-        def stay(session: Session) -> None:
-            process = self.process
-            process.deaths.append(lambda: died(process.name))
-            main(session, process.name)
-            SimulatedEvent().wait()  # what it has opened goes on
-
-        super().__init__(cluster, name, stay)
-
-
 class _Players:
     """The producers and consumers of one life, and their recorder."""
 
     def __init__(self, life: QueueLife, world: World, cluster: SimulatedCluster) -> None:
         draw = world.faults
-        recipes: tuple[type[QueueRecipe[str]], ...] = (
-            DistributedQueue,
-            DistributedIdQueue,
-            DistributedPriorityQueue,
-            DistributedDelayQueue,
-        )
-        drawn = recipes[int(draw() * len(recipes))]
+        drawn = _RECIPES[int(draw() * len(_RECIPES))]
         is_locking, is_taken, width = draw() < 0.7, draw() < 0.3, 1 + (draw() < 0.3)
-        self.recipe = drawn if life.kind is None else life.kind
+        self.recipe = life.kind or drawn
         self.is_locking = is_locking if life.is_locking is None else life.is_locking
         self.is_taken = is_taken if life.is_taken is None else life.is_taken
         self.width = width
@@ -147,7 +125,7 @@ class _Players:
         self._life, self._world, self._cluster = life, world, cluster
         self.lines: list[QueueLine] = []
         self._holders: dict[str, list[tuple[str, int]]] = {}  # of an item: process, session
-        self.parties: list[Party] = []
+        self.parties: list[Program] = []
 
     def note(self, step: Step, who: str = "", item: str = "", rank: int = 0) -> None:
         task = self._world.current
@@ -156,8 +134,17 @@ class _Players:
         self.lines.append(QueueLine(self._world.now_s, step, who, item, rank))
         self._world.note(step.value, process=who or None, item=item, rank=rank)
 
-    def died(self, who: str) -> None:
-        self.note(Step.DIED, who)
+    def add(self, name: str, main: Callable[[Session, str], object]) -> None:
+        """A program whose ``main`` is given its session and the name of the process."""
+
+        def stay(session: Session) -> None:
+            process = party.process
+            process.deaths.append(lambda: self.note(Step.DIED, process.name))
+            main(session, process.name)
+            SimulatedEvent().wait()  # what it has opened goes on
+
+        party = Program(self._cluster, name, stay)
+        self.parties.append(party)
 
     def queue(self, session: Session, **keywords: Any) -> QueueRecipe[str]:
         made = self.recipe(
@@ -291,10 +278,9 @@ def lead(life: QueueLife) -> LifeVerdict:
     problems: list[str] = []
     with installed(world, cluster.network):
         for number in range(life.producers):
-            main = players.producer(number)
-            players.parties.append(Party(cluster, f"p{number}", main, players.died))
+            players.add(f"p{number}", players.producer(number))
         for number in range(life.consumers):
-            players.parties.append(Party(cluster, f"c{number}", players.consumer, players.died))
+            players.add(f"c{number}", players.consumer)
         notes = FaultNotes(world, lambda *_: players.note(Step.FAULT))
         faults = Faults(cluster, notes, life.kinds)
         try:

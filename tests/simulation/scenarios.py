@@ -34,7 +34,7 @@ from leaderq.zookeeper import Delete
 
 T = TypeVar("T")
 FOLDER = "/leaderq/c"
-LINE = f"{FOLDER}/candidates"
+LINE, CONTROL = f"{FOLDER}/candidates", f"{FOLDER}/control"
 Rule = Callable[[Any], str | None]
 """Looks at a request as a server is about to carry it out; says what is lost: the ``request``, the
 ``answer``, or nothing (``None``). The connection goes with either. ``held``: it is carried out when
@@ -122,7 +122,7 @@ class Guest:
             lambda: connect(ADDRESS, timeout_s=timeout_s, connect_timeout_s=30.0)
         )
 
-    def begin(self, what: Callable[[], T]) -> Job[T]:
+    def begin(self, what: Callable[[], object]) -> Job:
         """Let its process begin ``what()``."""
         return Job(self, what)
 
@@ -220,9 +220,6 @@ class Job:
         self._result: Any = None
         self._error: BaseException | None = None
         guest.process.spawn(self._run, "job")
-
-    def __class_getitem__(cls, _kind: Any) -> type[Job]:
-        return cls
 
     def _run(self) -> None:
         try:
@@ -480,7 +477,7 @@ def is_multi(request: Any) -> bool:
 
 def is_claim(request: Any) -> bool:
     """The transaction by which a term is won."""
-    return is_multi(request) and _names(request, f"{FOLDER}/control")
+    return is_multi(request) and _names(request, CONTROL)
 
 
 def is_release(request: Any) -> bool:

@@ -77,29 +77,56 @@ class Work:
     requested: bool = False
 
 
-def _made(
-    world: World, chronicle: Chronicle, works: list[Work], life: ScheduleLife
-) -> type[ScheduledCareer]:
-    """A career with two schedules, whose options are drawn."""
+class _Led:
+    """One life, its candidates and its operator."""
 
-    def options() -> dict[str, Any]:
-        drawn = world.faults
+    def __init__(self, life: ScheduleLife) -> None:
+        self.life, self.world = life, World(life.seed)
+        self.cluster = SimulatedCluster(self.world, timeout_s=life.timeout_s)
+        self.chronicle = Chronicle(self.world)
+        self.works: list[Work] = []
+        self.first: dict[str, int] = {}
+        """Of each schedule, after when it was first accounted for."""
+        self.skews: dict[str, float] = {}
+
+    def options(self) -> dict[str, Any]:
+        drawn = self.world.faults
         return {
             "catch_up": ("last", "all", "none")[int(drawn() * 3)],
             "overlap": ("skip", "queue")[int(drawn() * 2)],
             "on_crash": ("again", "skip")[int(drawn() * 2)],
             "grace_s": 3.0 if drawn() < 0.3 else None,
-            **life.options,
+            **self.life.options,
         }
 
-    def work(tick: Tick) -> None:
-        note_of(chronicle, What.UNIT, tick.term)
+    def career(self) -> type[ScheduledCareer]:
+        """A career with two schedules, whose options are drawn."""
+        led = self
+
+        class Clockwork(ScheduledCareer):
+            name = "life"
+
+            def inaugurate(self, term: Term) -> None:
+                note_of(led.chronicle, What.INAUGURATED, term)
+
+            @schedule(every_s=1, **led.options())
+            def fast(self, tick: Tick) -> None:
+                led.work(tick)
+
+            @schedule(every_s=2.5, tz="Europe/Berlin", **led.options())
+            def slow(self, tick: Tick) -> None:
+                led.work(tick)
+
+        return Clockwork
+
+    def work(self, tick: Tick) -> None:
+        note_of(self.chronicle, What.UNIT, tick.term)
         at = round(tick.at.timestamp() * 1000)
-        seen = Work(tick.name, at, tick.attempt, tick.term.number, world.now_s)
+        seen = Work(tick.name, at, tick.attempt, tick.term.number, self.world.now_s)
         seen.requested = tick.is_requested
-        works.append(seen)
-        world.note("work", tick=f"{tick.name}@{at}", attempt=tick.attempt, term=seen.term)
-        drawn = world.faults()
+        self.works.append(seen)
+        self.world.note("work", tick=f"{tick.name}@{at}", attempt=tick.attempt, term=seen.term)
+        drawn = self.world.faults()
         clock.sleep(_LONGEST_WORK_S * drawn**4)
         if drawn > 0.7 and tick.term.ending.is_set():
             raise RuntimeError("it was interrupted")
@@ -110,53 +137,68 @@ def _made(
             seen.wrote = True
             key = "requested" if tick.is_requested else "tick"
             tick.write([Create(f"{EFFECTS}/{tick.name}-{key}-{at}")])
-        note_of(chronicle, What.EFFECT, tick.term)
-        seen.ended_s = world.now_s
+        note_of(self.chronicle, What.EFFECT, tick.term)
+        seen.ended_s = self.world.now_s
 
-    class Clockwork(ScheduledCareer):
-        name = "life"
+    def keep_running(self) -> None:
+        for worker in self.cluster.workers:
+            worker.start()
+            worker.process.skew_s = self.skews.get(worker.name, 0.0)
+        for path, data in self.cluster.znodes().items():
+            name = path.removeprefix(f"{FOLDER}/")
+            if name != path and name not in self.first:
+                record = decode(data, path=path)
+                known = [record.running, *record.history]
+                times = [one.at - 1 for one in known if isinstance(one, TickRun) and not one.key]
+                self.first[name] = min([record.last, *times])
+        self.world.at(0.25, self.keep_running)
 
-        def inaugurate(self, term: Term) -> None:
-            note_of(chronicle, What.INAUGURATED, term)
+    def set_calendar(self) -> None:
+        worker = self.cluster.workers[int(self.world.faults() * len(self.cluster.workers))]
+        off_s = _FARTHEST_S * (2 * self.world.faults() - 1)
+        worker.process.skew_s = self.skews[worker.name] = off_s
+        self.world.note("calendar set", host=worker.name, off_s=round(off_s, 3))
 
-        @schedule(every_s=1, **options())
-        def fast(self, tick: Tick) -> None:
-            work(tick)
-
-        @schedule(every_s=2.5, tz="Europe/Berlin", **options())
-        def slow(self, tick: Tick) -> None:
-            work(tick)
-
-    return Clockwork
+    def help(self) -> None:
+        """Make what the work writes into, and ask what operators ask."""
+        life, draw = self.life, self.world.faults
+        session = connect(ADDRESS, timeout_s=life.timeout_s, connect_timeout_s=60.0)
+        with suppress(LeaderqError):
+            session.ensure_path(EFFECTS)
+        operator = ScheduleOperator(session, FOLDER)
+        for _ in range(life.requests):
+            clock.sleep(life.seconds / (life.requests + 3))
+            drawn, name = draw(), ("fast", "slow")[int(draw() * 2)]
+            with suppress(LeaderqError):
+                if drawn < 0.4:
+                    operator.run_now(name)
+                elif drawn < 0.7:
+                    operator.pause(name)
+                else:
+                    operator.resume(name)
+        for name in ("fast", "slow"):
+            with suppress(LeaderqError):
+                operator.resume(name)
 
 
 def lead(life: ScheduleLife) -> LifeVerdict:
     """Lead one life and judge it."""
-    world = World(life.seed)
-    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
-    chronicle = Chronicle(world)
-    works: list[Work] = []
+    led = _Led(life)
+    world, cluster, chronicle, works = led.world, led.cluster, led.chronicle, led.works
     problems: list[str] = []
-    first: dict[str, int] = {}
     with installed(world, cluster.network):
-        career = _made(world, chronicle, works, life)
+        career = led.career()
         for number in range(life.candidates):
-            cluster.worker(
-                f"c{number}",
-                career,
-                career="life",
-                handover_budget_s=2.5,
-                has_guardian=life.has_guardian,
-            )
-        skews = dict.fromkeys((one.name for one in cluster.workers), 0.0)
-        _keep_running(world, cluster, skews, first)
-        _help(world, life)
+            watched = {"has_guardian": life.has_guardian}
+            cluster.worker(f"c{number}", career, career="life", handover_budget_s=2.5, **watched)
+        led.keep_running()
+        world.process("operator", "host-operator").spawn(led.help, "main")
         faults = Faults(cluster, chronicle, life.kinds)
         try:
             healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
             faults.plan(life.faults, healed_s)
             for _ in range(life.calendars):
-                world.at(world.faults() * healed_s, lambda: _set_calendar(world, cluster, skews))
+                world.at(world.faults() * healed_s, led.set_calendar)
             world.run(healed_s)
             faults.heal_all()
             chronicle.note(What.HEALED)
@@ -172,63 +214,12 @@ def lead(life: ScheduleLife) -> LifeVerdict:
             record = decode(znodes[path], path=path)
             seen = [work for work in works if work.name == name]
             effects = {one for one in znodes if one.startswith(f"{EFFECTS}/{name}-")}
-            judged = ScheduleJudge(made, record, first[name], seen, effects, life, world.now_s)
+            judged = ScheduleJudge(made, record, led.first[name], seen, effects, life, world.now_s)
             problems += [f"{name}: {each}" for each in judged.problems()]
         problems += judge(
             chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=not life.has_guardian
         ) + failures(world)
     return LifeVerdict(life, problems, world, len({work.term for work in works}))
-
-
-def _keep_running(
-    world: World, cluster: SimulatedCluster, skews: dict[str, float], first: dict[str, int]
-) -> None:
-    for worker in cluster.workers:
-        worker.start()
-        worker.process.skew_s = skews[worker.name]
-    for path, data in cluster.znodes().items():
-        name = path.removeprefix(f"{FOLDER}/")
-        if name != path and name not in first:
-            record = decode(data, path=path)
-            known = [record.running, *record.history]
-            first[name] = min([record.last, *(one.at - 1 for one in known if _is_of_rhythm(one))])
-    world.at(0.25, lambda: _keep_running(world, cluster, skews, first))
-
-
-def _is_of_rhythm(one: TickRun | TickGap | None) -> bool:
-    return isinstance(one, TickRun) and one.key is None
-
-
-def _set_calendar(world: World, cluster: SimulatedCluster, skews: dict[str, float]) -> None:
-    worker = cluster.workers[int(world.faults() * len(cluster.workers))]
-    skews[worker.name] = _FARTHEST_S * (2 * world.faults() - 1)
-    worker.process.skew_s = skews[worker.name]
-    world.note("calendar set", host=worker.name, off_s=round(skews[worker.name], 3))
-
-
-def _help(world: World, life: ScheduleLife) -> None:
-    """A process that makes what the work writes into, and asks what operators ask."""
-
-    def stay() -> None:
-        session = connect(ADDRESS, timeout_s=life.timeout_s, connect_timeout_s=60.0)
-        with suppress(LeaderqError):
-            session.ensure_path(EFFECTS)
-        operator = ScheduleOperator(session, FOLDER)
-        for _ in range(life.requests):
-            clock.sleep(life.seconds / (life.requests + 3))
-            drawn, name = world.faults(), ("fast", "slow")[int(world.faults() * 2)]
-            with suppress(LeaderqError):
-                if drawn < 0.4:
-                    operator.run_now(name)
-                elif drawn < 0.7:
-                    operator.pause(name)
-                else:
-                    operator.resume(name)
-        for name in ("fast", "slow"):
-            with suppress(LeaderqError):
-                operator.resume(name)
-
-    world.process("operator", "host-operator").spawn(stay, "main")
 
 
 def unaccounted(

@@ -208,14 +208,6 @@ def test_consumers_that_meet_step_aside(s, monkeypatch):
     assert len(refused) < 200
 
 
-@scene(3)
-def test_of_those_that_are_wanted_the_best_is_popped(s):
-    (a,) = sides(s, "a", shards=["a", "b"])
-    a.push(Message(payload=b"late", priority=9, shard="a"))
-    a.push(Message(payload=b"early", priority=1, shard="b"))
-    assert a.pop_where(lambda _: True).payload == b"early"
-
-
 @pytest.mark.parametrize("what", ["request", "answer"])
 @every_point(5)
 def test_of_many_that_replace_one_message_at_once_one_survives(s, point, what):

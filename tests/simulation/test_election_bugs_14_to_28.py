@@ -20,9 +20,7 @@ from leaderq.events import (
 from leaderq.running.watchdog import Watchdog
 from leaderq.term import Reason, Term
 from leaderq.zookeeper import Create, Delete, SessionState, SetData
-from simulation.scenarios import FOLDER, LINE, is_claim, is_create, scene
-
-CONTROL = f"{FOLDER}/control"
+from simulation.scenarios import CONTROL, FOLDER, LINE, is_claim, is_create, scene
 
 
 @scene(timeout_s=6.0)

@@ -19,9 +19,7 @@ from leaderq.events import TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SessionState, SetData
-from simulation.scenarios import FOLDER, LINE, Scene, lives, scene
-
-CONTROL = f"{FOLDER}/control"
+from simulation.scenarios import CONTROL, LINE, Scene, lives, scene
 
 
 class Watched(LeaderCareer):

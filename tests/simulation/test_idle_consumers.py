@@ -37,6 +37,16 @@ def asked(s: Scene, hosts: list[str]) -> Counter[str]:
     return found
 
 
+def paced(s: Scene, put: Callable[[str], object]) -> dict[str, float]:
+    """Put so many, with a gap after each; returns when each was."""
+    put_s: dict[str, float] = {}
+    for text in map(str, range(ITEMS)):
+        put_s[text] = s.now_s
+        put(text)
+        s.run(GAP_S)
+    return put_s
+
+
 @LOCKING
 @pytest.mark.parametrize("kind", [DistributedQueue, DistributedPriorityQueue])
 @scene(3)
@@ -50,11 +60,7 @@ def test_an_idle_consumer_asks_once_about_what_another_takes(s, lock, kind):
     s.run(2.0)
     begun.clear()
     requests = asked(s, [one.process.host for one in guests[:-1]])
-    put_s: dict[str, float] = {}
-    for number in range(ITEMS):
-        put_s[str(number)] = s.now_s
-        guests[-1].do(lambda number=number: producer.put(str(number), *more))
-        s.run(GAP_S)
+    put_s = paced(s, lambda value: guests[-1].do(lambda: producer.put(value, *more)))
     assert [value for value, _ in begun] == [str(number) for number in range(ITEMS)]
     # Who takes it asks some ten times, the others for the children.
     assert sum(requests.values()) <= ITEMS * (10 + IDLE)
@@ -74,11 +80,7 @@ def test_what_is_of_the_share_of_one_that_hangs_is_taken_by_another_within_100_m
     consuming(guests[0], hang, lock)
     consuming(guests[1], lambda value: begun.append((value, s.now_s)), lock)
     s.run(2.0)
-    put_s: dict[str, float] = {}
-    for number in range(ITEMS):
-        put_s[str(number)] = s.now_s
-        guests[-1].do(lambda number=number: producer.put(str(number)))
-        s.run(GAP_S)
+    put_s = paced(s, lambda value: guests[-1].do(lambda: producer.put(value)))
     s.run(1.0)
     waits_s = sorted(at_s - put_s[value] for value, at_s in begun)
     assert len(waits_s) == ITEMS
@@ -103,11 +105,7 @@ def test_a_pop_that_was_beaten_lets_the_others_go_first_and_takes_what_they_leav
     producer.push(Message(payload=b"first"))  # they learn who is the quickest
     s.run(2.0)
     requests = asked(s, [one.who.process.host for one in consumers])
-    push_s: dict[str, float] = {}
-    for number in range(ITEMS):
-        push_s[str(number)] = s.now_s
-        producer.push(Message(payload=b"%d" % number))
-        s.run(GAP_S)
+    push_s = paced(s, lambda text: producer.push(Message(payload=text.encode())))
     assert [text for text, _ in done[1:]] == [str(number) for number in range(ITEMS)]
     looks = IDLE * ITEMS * GAP_S * 2  # each looks for leases that are over
     assert sum(requests.values()) <= 6 * ITEMS + looks

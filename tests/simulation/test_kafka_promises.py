@@ -18,6 +18,7 @@ from leaderq.kafka.handling.on_error import Ending
 from leaderq.kafka.record import Record
 from leaderq.term import Reason
 from leaderq.testing.simulation.kafka.cluster import BrokerCluster
+from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.zookeeper import Create
 from simulation.drain import skipped
@@ -275,6 +276,27 @@ def test_a_group_whose_offsets_are_gone_is_not_read_again_without_a_word(s, stor
         s.ask(lambda beside: [beside.delete(path) for path in kept])
         s.until(lambda: len(drain.terms("handed over")) > 1)
         assert (len(drain.handled), drain.terms("handed over")[-1].reason) == (30, Reason.FAILED)
+
+
+@scene(5)
+def test_a_leader_that_begins_at_the_end_has_stored_where_that_is(s):
+    real, refused = BrokerCluster.commit, list[int]()
+
+    def commit(self: BrokerCluster, *given: Any) -> Any:
+        refused.append(1)
+        if len(refused) < 3:
+            raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, "c")
+        return real(self, *given)
+
+    with (
+        Drain(s, records=3, auto_offset_reset="latest") as drain,
+        mock.patch.object(BrokerCluster, "commit", commit),
+    ):
+        a, _ = drain.workers("ab")
+        s.until(drain.terms)
+        drain.feed(5)
+        a.process.kill()
+        s.until(lambda: {one.offset for one in drain.handled} >= {3, 4, 5, 6, 7})
 
 
 @scene(5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import os
 import subprocess
 import sys
@@ -12,20 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from leaderq.testing.nemesis.history import What
-from simulation.coalescing_controls import COALESCING_CONTROLS
+from simulation import drain, messages
+from simulation.coalescing import CoalescingLife
 from simulation.conftest import in_chunks
 from simulation.controls import CONTROLS
 from simulation.drain import DrainLife
-from simulation.drain import lead as drain
-from simulation.drain_controls import DRAIN_CONTROLS
-from simulation.elections import ElectionLife, lead
+from simulation.edits import edited
+from simulation.elections import ElectionLife
 from simulation.kinds import KINDS
-from simulation.message_controls import MESSAGE_CONTROLS
-from simulation.queue_controls import QUEUE_CONTROLS
-from simulation.schedule_controls import SCHEDULE_CONTROLS
+from simulation.messages import MessageLife
+from simulation.queues import QueueLife
 from simulation.schedules import ScheduleLife
-from simulation.schedules import lead as lead_schedules
 
 ELECTIONS = [kind for kind in KINDS if kind.startswith("elections")]
 SCHEDULES = [kind for kind in KINDS if kind.startswith("schedules")]
@@ -45,14 +43,6 @@ CHUNKS = [
     in_chunks("coalescing", 200, at_once=100),
 ]
 LIVES = [one for chunks in CHUNKS for one in chunks]
-CONTROLS_OF_LIVES = [
-    *CONTROLS,
-    *DRAIN_CONTROLS,
-    *SCHEDULE_CONTROLS,
-    *MESSAGE_CONTROLS,
-    *COALESCING_CONTROLS,
-    *QUEUE_CONTROLS,
-]
 
 
 @pytest.mark.parametrize(("kind", "seeds"), LIVES)
@@ -67,28 +57,50 @@ def test_no_life_breaks_a_promise(kind, seeds, lived):
 
 def test_a_loop_that_begins_is_no_loop_of_other_tasks():
     """Of coroutines that drain under many faults; one of 80 such lives showed it."""
-    assert not drain(DrainLife(32, "kafka", in_coroutines=True, faults=8)).problems
+    assert not drain.lead(DrainLife(32, "kafka", in_coroutines=True, faults=8)).problems
 
 
 def test_lives_of_every_kind_are_led():
     assert {one.values[0] for one in LIVES} == set(KINDS)
 
 
-@pytest.mark.parametrize("control", CONTROLS_OF_LIVES, ids=lambda one: one.name)
+MISFITS = ("Attribute", "Type", "Name", "UnboundLocal")
+"""Errors of an edit that does not fit the program any more."""
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda one: one.name)
 def test_a_safety_line_that_is_taken_out_is_missed(control):
     """The tables of docs/design/simulation.md say how many lives each takes."""
-    assert not control.problems(control.seed)
-    found = control.search(control.seed, 1) or control.search(0, 400)
-    assert found is not None, f"{control.name}: no life shows it; make simulate may find a seed"
+    assert not control.lead(control.seed).problems
+    with edited(control.edits):
+        lives = (control.lead(seed).problems for seed in (control.seed, *range(400)))
+        found = next(filter(None, lives), ())
+    assert found, "no life shows it; make simulate may find a seed"
+    assert not any(f"{misfit}Error" in "".join(found) for misfit in MISFITS), found
 
 
-def test_a_life_has_terms_units_ticks_and_faults_to_judge():
-    words = [line.split(" ", 2)[2] for line in lead(ElectionLife(8, faults=8)).history]
-    for what in (What.INAUGURATED, What.UNIT, What.EFFECT, What.FAULT, What.HEALED):
-        assert any(word.startswith(what.value) for word in words), what
-    ticks = "\n".join(lead_schedules(ScheduleLife(1)).history)
-    for said in ("work tick=fast", "work tick=slow", "attempt=2", "as the life wants", "fault"):
-        assert said in ticks, said
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (ElectionLife(8, faults=8), [" inaugurated ", " unit ", " effect ", " fault ", " healed"]),
+        (ScheduleLife(1), ["work tick=fast", "work tick=slow", "attempt=2", "as the life wants"]),
+        # whose refused acknowledgement once kept the item in the process that had taken it
+        (QueueLife(9, consumers=1), [" refused item="]),
+        (CoalescingLife(3), ["begun key", "believed key", "stood key", "declined key", "fault"]),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_life_has_what_is_to_be_judged(life, words):
+    history = "\n".join(importlib.import_module(type(life).__module__).lead(life).history)
+    assert [word for word in words if word not in history] == []
+
+
+def test_without_faults_each_message_is_delivered_as_often_as_it_was_given_back():
+    history = messages.lead(MessageLife(3, faults=0, rude=0.0)).history
+    ids = {line.split()[-1] for line in history if " returned " in line and " consumer" in line}
+    delivered = [line.split()[-1] for line in history if " delivered " in line]
+    assert len(set(delivered)) > 20
+    assert {id for id in delivered if delivered.count(id) > 1} <= ids
 
 
 _PROGRAM = """

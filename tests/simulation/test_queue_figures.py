@@ -54,15 +54,9 @@ def test_a_queue_of_messages_offers_all_that_is_documented(s):
     a.who.do(lambda: a.queue.keep([kept]))
     said = deep(s, D)
     assert documented(FigureSource.QUEUE) <= said.keys()
-    assert {key: said[key] for key in ("put", "taken", "acknowledged", "dead_letters", "held")} == {
-        "put": 5,
-        "taken": 3,
-        "acknowledged": 1,
-        "dead_letters": 1,
-        "held": 1,
-    }
-    depths = {key: said[key] for key in ("ready", "delayed", "in_flight", "dead")}
-    assert depths == {"ready": 1, "delayed": 1, "in_flight": 1, "dead": 1}
+    counts = {"put": 5, "taken": 3, "acknowledged": 1, "dead_letters": 1, "held": 1}
+    depths = {"ready": 1, "delayed": 1, "in_flight": 1, "dead": 1}
+    assert {**said, **counts, **depths} == said
     assert said["oldest_due_s"] > 0
 
 
@@ -76,8 +70,8 @@ def test_what_comes_again_and_what_was_lost_are_counted(s):
         a.who.do(one.ack)
     b.who.do(again.release)
     said = offered(D)
-    counts = {key: said[key] for key in ("taken", "redelivered", "timeouts", "lost", "returned")}
-    assert counts == {"taken": 2, "redelivered": 1, "timeouts": 1, "lost": 1, "returned": 1}
+    counts = {"taken": 2, "redelivered": 1, "timeouts": 1, "lost": 1, "returned": 1}
+    assert {**said, **counts} == said
 
 
 def refuse(value: bytes) -> None:
@@ -92,18 +86,17 @@ def test_a_queue_of_curator_s_recipes_offers_all_that_is_documented(s, kind, loc
     (a,) = s.guests("a")
     queue = a.do(lambda: kind(a.session, "/q", lock_path=lock, consumer=refuse, retry=ONCE))
     a.do(queue.start)
-    more: Any = ({"delay_s": 0},) if kind is DistributedDelayQueue else ({},)
+    late = int(kind is DistributedDelayQueue)
+    more: Any = {"delay_s": 0} if late else {}
     for value in (b"good", b"bad", b"good"):
-        a.do(lambda value=value: queue.put(value, **more[0]))
-    if kind is DistributedDelayQueue:
+        a.do(lambda value=value: queue.put(value, **more))
+    if late:
         a.do(lambda: queue.put(b"late", delay_s=500.0))
     said = deep(s, "/q")
     assert documented(FigureSource.QUEUE) <= said.keys()
-    late = int(kind is DistributedDelayQueue)
-    assert (said["put"], said["taken"], said["acknowledged"]) == (3 + late, 3, 2)
-    assert (said["dead_letters"], said["dead"], said["held"]) == (1, 1, 0)
-    assert (said["ready"], said["delayed"], said["in_flight"]) == (0, late, 0)
-    assert said["pending_puts"] == 0
+    counts = {"put": 3 + late, "taken": 3, "acknowledged": 2, "dead_letters": 1, "held": 0}
+    depths = {"ready": 0, "delayed": late, "in_flight": 0, "dead": 1, "pending_puts": 0}
+    assert {**said, **counts, **depths} == said
     a.do(queue.close)
 
 

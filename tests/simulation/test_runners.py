@@ -25,7 +25,7 @@ from leaderq.running.runner import supervise
 from leaderq.term import Reason, Term
 from leaderq.threads import primitives
 from leaderq.zookeeper import Session
-from simulation.scenarios import Guest, Scene, scene
+from simulation.scenarios import Guest, scene
 
 
 class Counting(LeaderCareer):
@@ -74,7 +74,7 @@ class Atomic(Ending):
 
 @pytest.mark.parametrize("kind", [Ending, Atomic])
 @scene(5)
-def test_a_career_ends_its_own_terms_and_its_own_process(s: Scene, kind: type[Ending]) -> None:
+def test_a_career_ends_its_own_terms_and_its_own_process(s, kind):
     (a,) = s.guests("a")
     career, events, cooled = kind(), EventBus(), list[Event]()
     events.subscribe(CoolingOff, cooled.append)
@@ -100,7 +100,7 @@ def alive(guest: Guest) -> int:
 
 
 @scene(5)
-def test_one_thread_looks_after_all_careers_of_a_process(s: Scene) -> None:
+def test_one_thread_looks_after_all_careers_of_a_process(s):
     (a,) = s.guests("a")
     careers, ended = [Counting() for _ in range(6)], list[Runner]()
     overruns: Any = lambda term: term.wait(60)  # noqa: E731  (beside the others)
@@ -123,7 +123,7 @@ def test_one_thread_looks_after_all_careers_of_a_process(s: Scene) -> None:
 
 
 @scene(5)
-def test_a_runner_that_cannot_begin_ends_those_that_have_begun(s: Scene) -> None:
+def test_a_runner_that_cannot_begin_ends_those_that_have_begun(s):
     a, b = s.guests("ab")
     well = Counting()
     begun = a.do(lambda: runners(a.session, [well]))
@@ -142,9 +142,7 @@ def test_a_runner_that_cannot_begin_ends_those_that_have_begun(s: Scene) -> None
     [(ValueError, "failed"), (KeyboardInterrupt, "withdrawn"), (SystemExit, "withdrawn")],
 )
 @scene(5)
-def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
-    s: Scene, error: type[BaseException], reason: str
-) -> None:
+def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(s, error, reason):
     a, b = s.guests("ab")
 
     def lead() -> None:
@@ -162,9 +160,7 @@ def test_whatever_the_body_raises_goes_on_and_the_term_is_given_back(
 
 
 @scene(5)
-def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_releases_the_term(
-    s: Scene,
-) -> None:
+def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_releases_the_term(s):
     (a,) = s.guests("a")
     leading, order = set[str](), list[str]()
 
@@ -194,7 +190,7 @@ def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_rel
 
 
 @scene(5, timeout_s=6.0)
-def test_a_task_whose_wait_was_cancelled_stands_again_with_the_same_block(s: Scene) -> None:
+def test_a_task_whose_wait_was_cancelled_stands_again_with_the_same_block(s):
     a, b = s.guests("ab")
 
     async def lead_when_it_can() -> int:
@@ -236,7 +232,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("doing", REQUESTS)
 @scene(5, timeout_s=20.0)
-def test_a_refused_login_is_outlived(s: Scene, doing: str) -> None:
+def test_a_refused_login_is_outlived(s, doing):
     a, b = s.actors("ab")
     term = a.lead()
     refusals: list[bool] = []
@@ -269,7 +265,7 @@ def test_a_refused_login_is_outlived(s: Scene, doing: str) -> None:
 
 
 @scene(5)
-def test_two_candidates_under_one_id_are_told_of(s: Scene) -> None:
+def test_two_candidates_under_one_id_are_told_of(s):
     (a,) = s.actors("a")
     (b,) = s.guests("b")
     a.lead()

@@ -1,6 +1,4 @@
-"""What users simulate: the page about it, careers that look right and are not; and the judges of
-drains, shown bad histories.
-"""
+"""What users simulate: the page about it, and careers that look right and are not."""
 
 from __future__ import annotations
 
@@ -16,41 +14,17 @@ from leaderq import AsyncLeaderCareer, AsyncTerm
 from leaderq.base import clock
 from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError
-from leaderq.kafka.record import Partition
 from leaderq.term import Term
 from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation import LifeFailed, acted, simulate
 from leaderq.threads import primitives
-from simulation import drain as lives
 from simulation.elections import ElectionLife, lead
-
-P = Partition("t", 0)
-
-
-def handled(*offsets: int) -> list[lives.Handled]:
-    return [lives.Handled(float(at), 1, P, offset) for at, offset in enumerate(offsets)]
-
-
-def test_the_judges_see_bad_histories():
-    assert lives.skipped(handled(0, 2), {P: 3})
-    assert not lives.skipped(handled(0, 1, 2), {P: 3})
-    assert lives.out_of_order(handled(0, 2))
-    assert not lives.out_of_order(handled(0, 1, 0, 1, 2))
-    assert lives.keys_out_of_order(handled(1, 0))
-    by_key = [one._replace(key=one.offset % 2) for one in handled(1, 0, 3, 1, 2)]
-    assert not lives.keys_out_of_order(by_key)
-    assert lives.repeated_without_cause(handled(0, 0), [])
-    assert not lives.repeated_without_cause(handled(0, 0), [(0.5, 0.6)])
-    assert lives.not_exactly_once(["t@0", "t@0"], ["t@0"])
-    assert lives.not_exactly_once(["t@1", "t@0"], ["t@0", "t@1"])
-    assert not lives.not_exactly_once(["t@0", "t@1"], ["t@0", "t@1"])
-    assert lives.not_committed({P: 2}, {P: 3})
 
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
     """What the programs of the page define."""
-    text = (Path(lives.__file__).parents[2] / "docs/simulation.rst").read_text()
+    text = (Path(__file__).parents[2] / "docs/simulation.rst").read_text()
     names: dict[str, Any] = {"__name__": "page"}
     for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", text):
         exec(re.sub("(?m)^   ", "", block), names)

@@ -209,3 +209,23 @@ def test_what_an_operator_moves_is_moved_once_whichever_write_is_lost(s, point, 
     assert (stored(s), locks(s)) == ([], [])
     assert not [path for path in s.cluster.znodes() if "/drained/" in path or "-dead/" in path]
     return lost
+
+
+@scene(5)
+def test_a_writer_notices_that_another_one_uses_its_guard(s):
+    a, b = s.guests("ab")
+    s.ask(lambda beside: beside.ensure_path("/n"))
+    mine, other = (SequencedWriter(one.session, TALLY, max_ops=1) for one in (a, b))
+    a.do(mine.open)
+    b.do(other.open)
+    b.do(lambda: other.submit(creates(2, 1)[0]).result(10))
+    s.lose(a, nth(2, is_multi), "held")
+    futures = a.do(lambda: [mine.submit(one) for one in creates(0, 2)])
+    s.run(0.1)  # the first is refused
+    s.network.cut("host-a", there=False)
+    s.until(lambda: 1 in lying(s))
+    s.reset(a)
+    s.heal(a)
+    errors = a.do(lambda: [one.exception(30) for one in futures])
+    done = [number for number, error in enumerate(errors) if error is None]
+    assert set(done) <= set(lying(s)), f"{done} are said to be done, and {lying(s)} are"
