@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from processes import running_with
 
 from leaderq.election import Operator
+from leaderq.running.descendants import children_of
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
@@ -27,6 +29,14 @@ trap '' TERM
 (setsid sh -c 'while :; do echo "$1 daemon" >>"$0"; sleep 0.01; done' "$0" $LEADERQ_TERM_NUMBER &)
 while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done
 """
+ORPHAN = """
+(sh -c 'echo $$ >"$0"' "$0.orphan" &)
+until test -s "$0.orphan"; do sleep 0.01; done
+while test -e /proc/$(cat "$0.orphan"); do sleep 0.01; done
+echo reaped >"$0"
+while :; do sleep 0.01; done
+"""
+AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
 LEAVING = """
 (trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
 setsid sh -c 'trap "" TERM; while :; do echo apart >>"$0"; sleep 0.01; done' "$0" &
@@ -152,6 +162,18 @@ def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
     # Were one alive, this would be its time to show it.
     assert not running_with(str(history.path))
     assert len(text(journal)) == size
+
+
+def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(lead, journal):
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([*AS_PROCESS_ONE, "true"]).returncode:
+        pytest.skip("this system lets nobody make a process namespace (unshare --pid)")
+    a = lead("sh", "-c", ORPHAN, str(journal), under=AS_PROCESS_ONE)
+    eventually(lambda: lines(journal, "reaped"))
+    (guardian,) = children_of(a.pid)
+    os.kill(guardian, signal.SIGTERM)
+    assert a.wait() == 0
+    assert a.said("term_ended", reason="withdrawn", clean=True)
 
 
 @pytest.mark.parametrize(
