@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,22 +23,14 @@ from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
 BILLING = """
+import sys
+import time
+
 from leaderq.career import LeaderCareer
 
 class AdBilling(LeaderCareer):
     def execute(self, term):
         term.wait(0.05)
-
-class Unprepared(AdBilling):
-    def prepare(self):
-        raise RuntimeError("no such database")
-
-class Unmade(AdBilling):
-    def __init__(self):
-        raise RuntimeError("no such table")
-
-import sys
-import time
 
 class Poison(AdBilling):
     def execute(self, term):
@@ -52,23 +45,9 @@ class Slow(AdBilling):
 Shell = Callable[..., "Done"]
 
 
-# How servers are had is the business of whoever runs the tests.
-RIG = {"LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS"}
-
-
-def clean_environment(**settings: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("LEADERQ_") or name in RIG
-    }
-    return kept | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
-
-
-@pytest.fixture
-def environment() -> Callable[..., dict[str, str]]:
-    """Variables for a process: this one's, without settings of leaderq but those given."""
-    return clean_environment
+def with_settings(**settings: str) -> dict[str, str]:
+    """The variables of a process with these settings; no other is in this process's own."""
+    return os.environ | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
 
 
 @pytest.fixture
@@ -127,7 +106,7 @@ def shell(folder, monkeypatch, capfdbinary) -> Shell:
         done = subprocess.run(
             [sys.executable, "-m", "leaderq", *arguments],
             cwd=folder,
-            env=clean_environment(**settings),
+            env=with_settings(**settings),
             capture_output=True,
             text=True,
             timeout=120 * patience(),
@@ -156,6 +135,21 @@ def shell(folder, monkeypatch, capfdbinary) -> Shell:
         return Done(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def begin(folder) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """Begin a command as a process, whose settings are given so; all are ended after the test."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str, settings: dict[str, str], **more: Any) -> Any:
+            command = [sys.executable, "-m", "leaderq", *arguments]
+            process = subprocess.Popen(command, cwd=folder, env=with_settings(**settings), **more)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
 
 
 @pytest.fixture

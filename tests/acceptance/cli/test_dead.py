@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -79,15 +78,13 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
 def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_once(
-    dead, letters, folder, environment, settings, told, code
+    dead, letters, begin, settings, told, code
 ):
-    command = [sys.executable, "-m", "leaderq", "dead", "replay", "--yes", "--rate", "4"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(**settings), stderr=subprocess.PIPE, text=True
-    ) as process:
-        eventually(lambda: letters.progress_noted() >= 2)
-        process.send_signal(told)
-        _, err = process.communicate(timeout=60 * patience())
+    pipe = {"stderr": subprocess.PIPE, "text": True}
+    process = begin("dead", "replay", "--yes", "--rate", "4", settings=settings, **pipe)
+    eventually(lambda: letters.progress_noted() >= 2)
+    process.send_signal(told)
+    _, err = process.communicate(timeout=60 * patience())
     assert process.returncode == code, err
     assert "Traceback" not in err
     done = letters.progress_noted()

@@ -12,11 +12,14 @@ import pty
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import termios
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from leaderq.election.layout import Layout, TermRecord, encode
 from leaderq.election.observer import REPAIRED
@@ -152,25 +155,26 @@ def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, fold
     assert "night can be made from billing:Slow" in found("night")
 
 
-def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
-    folder, environment, znode_root, zookeeper_server
-):
-    """At a terminal, as its user has it."""
+@pytest.fixture
+def terminal() -> Iterator[SimpleNamespace]:
+    """A terminal of 60 columns, as its user has it: what it shows, and what a process is given."""
     screen, tty = pty.openpty()
-    command = [sys.executable, "-m", "leaderq", "run", "billing:Slow", "--id", "a"]
-    settings = environment(zookeeper=zookeeper_server.address, root=znode_root)
-    with subprocess.Popen(
-        command, cwd=folder, env=settings, stderr=tty, start_new_session=True
-    ) as process:
-        os.close(tty)
-        seen = read_until(screen, "work is in hand")
-        process.send_signal(signal.SIGINT)
-        seen += read_until(screen, "budget_s=10")
-        time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
-        process.send_signal(signal.SIGINT)
-        seen += read_until(screen, "without a hand-over")
+    fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    yield SimpleNamespace(screen=screen, tty=tty)
     os.close(screen)
-    assert process.returncode == 130
+
+
+def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(begin, given, terminal):
+    run = ("run", "billing:Slow", "--id", "a")
+    process = begin(*run, settings=given, stderr=terminal.tty, start_new_session=True)
+    os.close(terminal.tty)
+    seen = read_until(terminal.screen, "work is in hand")
+    process.send_signal(signal.SIGINT)
+    seen += read_until(terminal.screen, "budget_s=10")
+    time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
+    process.send_signal(signal.SIGINT)
+    seen += read_until(terminal.screen, "without a hand-over")
+    assert process.wait(30 * patience()) == 130
     assert (
         "work in hand is finished within the budget, a second signal ends it at once career=slow"
         " id=a term=1" in seen
@@ -179,29 +183,23 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
 
 
 def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
-    shell, lead, folder, environment, given
+    shell, lead, begin, given, terminal, monkeypatch
 ):
     lead("a")
-    screen, tty = pty.openpty()
-    fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
-    with subprocess.Popen(
-        command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
-    ) as process:
-        os.close(tty)
-        keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
-        try:
-            for wanted, typed in keys.items():
-                read_until(screen, wanted)
-                os.write(screen, typed)
-            with contextlib.suppress(OSError):  # nobody writes any more
-                while os.read(screen, 4096):
-                    pass
-            assert process.wait(30 * patience()) == 0
-        finally:
-            process.kill()
-    os.close(screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    at: Any = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.tty)
+    top = ("top", "--queue", "/no-queue-here")
+    process = begin(*top, settings=given, start_new_session=True, **at)
+    os.close(terminal.tty)
+    keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
+    for wanted, typed in keys.items():
+        read_until(terminal.screen, wanted)
+        os.write(terminal.screen, typed)
+    with contextlib.suppress(OSError):  # nobody writes any more
+        while os.read(terminal.screen, 4096):
+            pass
+    assert process.wait(30 * patience()) == 0
     (view,) = shell("status", "--json", **given).rows
     assert view["paused"]
     assert view["why"].endswith(": closed)")

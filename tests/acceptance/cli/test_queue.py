@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,26 +25,17 @@ def path(znode_root) -> str:
 
 
 @pytest.fixture
-def begin(
-    zookeeper_server, environment, folder
-) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Begin ``leaderq queue`` as a process; all are ended after the test."""
-    with ExitStack() as stack:
+def drain(begin, path, given) -> Callable[..., subprocess.Popen[bytes]]:
+    """Begin ``leaderq queue drain`` as a process."""
 
-        def start(*arguments: str, timeout_s: str = "20") -> subprocess.Popen[bytes]:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "leaderq", "queue", *arguments],
-                cwd=folder,
-                env=environment(zookeeper=zookeeper_server.address, session_timeout_s=timeout_s),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-            )
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
+    def start(*arguments: str, timeout_s: str = "20") -> subprocess.Popen[bytes]:
+        settings = {"zookeeper": given["zookeeper"], "session_timeout_s": timeout_s}
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
+        process: subprocess.Popen[bytes]
+        process = begin("queue", "drain", path, "--yes", *arguments, settings=settings, **pipes)
+        return process
 
-        yield start
+    return start
 
 
 def values(session: Session, path: str) -> list[bytes]:
@@ -173,10 +162,10 @@ def filled(session, path, queue) -> list[bytes]:
 
 
 def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
-    begin, filled, path, session
+    drain, filled, path, session
 ):
     taken = 5
-    process = begin("drain", path, "--yes")
+    process = drain()
     size = len(filled[0]) + 1
     read = b""
     while len(read) < taken * size + 3:  # the item behind them is torn
@@ -193,10 +182,10 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
 
 
 def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
-    begin, filled, path, session, queue
+    drain, filled, path, session, queue
 ):
     # The next one waits for the end of this one's session, so long as its own time-out says.
-    process = begin("drain", path, "--yes", timeout_s="3")
+    process = drain(timeout_s="3")
     eventually(lambda: 0 < len(session.children(path)) < COUNT)
     process.kill()
     out, _ = process.communicate(timeout=60 * patience())
@@ -211,9 +200,9 @@ def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(
     assert session.children(f"{path}-meta/drained") == []
 
 
-def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(begin, path, queue, session):
+def test_a_drain_that_follows_gives_out_what_comes_until_ctrl_c(drain, path, queue, session):
     assert queue("put", path, "a").code == 0
-    process = begin("drain", path, "--yes", "--follow")
+    process = drain("--follow")
     assert process.stdout.readline() == b"a\n"
     assert queue("put", path, "b", "c", "--kind", "plain").code == 0
     assert [process.stdout.readline(), process.stdout.readline()] == [b"b\n", b"c\n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -34,7 +35,7 @@ class Streams(LeaderCareer):
 
 
 @pytest.fixture
-def leaderq_under(folder, environment):
+def leaderq_under(folder):
     """Run a verb in a shell that redirects its streams."""
 
     def run(*arguments: str, redirected: str) -> subprocess.CompletedProcess:
@@ -42,7 +43,7 @@ def leaderq_under(folder, environment):
         return subprocess.run(
             [*shell, sys.executable, "-m", "leaderq", *arguments],
             cwd=folder,
-            env=environment() | {"PYTHONPATH": str(Path(__file__).parents[3])},
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
             capture_output=True,
             text=True,
             timeout=60 * patience(),
@@ -85,14 +86,12 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
 # -- ``leaderq servers up --detach``
 
 
-def test_servers_stay_in_the_background_until_they_are_told_to_go(
-    folder, environment, shell, tmp_path, monkeypatch
-):
+def test_servers_stay_in_the_background_until_they_are_told_to_go(folder, shell, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     for jars in cache_folder().glob("[!s]*"):  # they are not fetched once more
         (cache / jars.name).symlink_to(jars)
-    own = environment() | {"LEADERQ_CACHE": str(cache)}
+    own = os.environ | {"LEADERQ_CACHE": str(cache)}
 
     def servers(*arguments):
         command = [sys.executable, "-m", "leaderq", "servers", *arguments]

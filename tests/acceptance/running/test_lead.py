@@ -66,24 +66,6 @@ def operator(zookeeper, znode_root):
     return Operator(zookeeper, "commands", root=znode_root)
 
 
-@pytest.fixture
-def run_lead(zookeeper_server, znode_root):
-    """Run a command as the only candidate to its end."""
-
-    def run(*command: str, **options) -> subprocess.CompletedProcess[str]:
-        connection = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
-        own = ["lead", "--career", "commands", *connection, "--log-level", "error", "--"]
-        return subprocess.run(
-            [sys.executable, "-m", "leaderq", *own, *command],
-            capture_output=True,
-            text=True,
-            timeout=60 * patience(),
-            **options,
-        )
-
-    return run
-
-
 def lines(journal: Path, what: str) -> list[str]:
     return [line for line in text(journal).splitlines() if line == what]
 
@@ -184,7 +166,8 @@ def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(lead, jou
         (["{folder}/no-interpreter"], 126),
     ],
 )
-def test_the_exit_code_of_a_command_is_that_of_its_leader(run_lead, tmp_path, command, code):
+def test_the_exit_code_of_a_command_is_that_of_its_leader(start, tmp_path, command, code):
     (tmp_path / "no-interpreter").write_text("echo x\n")
     (tmp_path / "no-interpreter").chmod(0o755)
-    assert run_lead(*(word.format(folder=tmp_path) for word in command)).returncode == code
+    command = [word.format(folder=tmp_path) for word in command]
+    assert start("commands", command=command).wait() == code
