@@ -1,15 +1,17 @@
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.protocol.connection import ConnectionHandler
+from kazoo.security import ACL
 
 class KazooClient:
     handler: Any
     hosts: list[tuple[str, int]]
     chroot: str
     state: str
+    default_acl: Sequence[ACL] | None
     last_zxid: int
     auth_data: set[tuple[str, str]]
     use_ssl: bool
