@@ -72,3 +72,12 @@ class Slow(Recorder):
         self.note("unit began", term)
         time.sleep(1.0)
         self.note("unit done", term)
+
+
+class Failing(Recorder):
+    """Every unit of work raises."""
+
+    name = "recorder"
+
+    def execute(self, term: Term) -> None:
+        raise RuntimeError("no ink in the pen")

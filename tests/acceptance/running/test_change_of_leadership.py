@@ -99,6 +99,15 @@ def test_a_restart_within_the_lease_pauses_the_work_and_keeps_the_term(
     assert not a.said("term_ending")
 
 
+def test_a_failing_career_hands_over_cools_off_and_stands_again(start, history):
+    a = start("recorder:Failing", id="a", arguments=["--max-failures", "2", "--yield-s", "1"])
+    a.wait_for("cooling_off", failures=2)
+    failure = a.said("career_error", stage="execution")[0]
+    assert "no ink in the pen" in failure["message"] + failure.get("traceback", "")
+    assert {line["reason"] for line in history.lines("handOver")} == {"failed"}
+    a.wait_for("term_began", count=3)
+
+
 # -- the guardian
 
 TINY = "rude:TinyUnits"
