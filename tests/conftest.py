@@ -125,18 +125,9 @@ def _no_settings_from_outside(monkeypatch) -> None:
     """What the developer has set for their own use of leaderq must not change a test; what chooses
     the servers stays.
     """
-    keep = {
-        "LEADERQ_CACHE",
-        "LEADERQ_JAVA",
-        "LEADERQ_SERVERS",
-        "LEADERQ_TEST_CHANGES",
-        "LEADERQ_TEST_FAULTS",
-        "LEADERQ_TEST_KINDS",
-        "LEADERQ_TEST_PATIENCE",
-        "LEADERQ_TEST_SEED",
-    }
+    rig = ("LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS", "LEADERQ_TEST_")
     for name in os.environ:
-        if name.startswith("LEADERQ_") and name not in keep:
+        if name.startswith("LEADERQ_") and not name.startswith(rig):
             monkeypatch.delenv(name)
 
 

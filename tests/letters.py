@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.dead_letters.format import new_dead_letter
+from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.dead_letters.replay import replay_group
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
@@ -17,26 +17,16 @@ class Letters:
         self.address, self.career = address, career
         self.origin, self.topic = f"{career}-origin", f"{career}-dead"
         create_topics(address, {self.origin: partitions, self.topic: partitions})
-        letters = [
-            new_dead_letter(
-                Record(
-                    self.origin,
-                    n % partitions,
-                    n,
-                    1_700_000_000_000 + n,
-                    b"k%d" % n,
-                    b"order %d" % n,
-                    (("trace", b"t"),),
-                ),
-                TimeoutError("bank away") if n % 2 else KeyError("iban"),
-                attempts=3,
-                term=5,
-                career=career,
-                at_ms=1_790_000_000_000,
-            )
-            for n in range(count)
-        ]
+        letters = [self._letter(n, n % partitions) for n in range(count)]
         produce(address, self.topic, [(each.key, each.value, each.headers) for each in letters])
+
+    def _letter(self, n: int, partition: int) -> NewDeadLetter:
+        headers = (("trace", b"t"),)
+        at_ms = 1_700_000_000_000 + n
+        record = Record(self.origin, partition, n, at_ms, b"k%d" % n, b"order %d" % n, headers)
+        error = TimeoutError("bank away") if n % 2 else KeyError("iban")
+        told = {"attempts": 3, "term": 5, "career": self.career, "at_ms": 1_790_000_000_000}
+        return new_dead_letter(record, error, **told)
 
     def sent(self) -> int:
         """Records of committed transactions and their markers."""

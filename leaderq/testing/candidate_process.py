@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leaderq.running.descendants import children_of
+from leaderq.running.descendants import children_of, stat_of
 from leaderq.testing.waiting import eventually, patience
 
 
@@ -88,10 +89,10 @@ class CandidateProcess:
 
     @property
     def worker_pid(self) -> int:
-        """The process id of the guardian's only child or, without a guardian, of the process. Linux
-        only.
+        """The process id of the guardian's first child or, without a guardian, of the process. The
+        others are orphans that the guardian has adopted. Linux only.
         """
-        return min(children_of(self.pid), default=self.pid)
+        return min(children_of(self.pid), default=self.pid, key=_began)
 
     @property
     def alive(self) -> bool:
@@ -170,3 +171,9 @@ class CandidateProcess:
                 except ValueError:
                     line = {"message": raw.decode(errors="replace").rstrip()}
                 self.lines.append(line if isinstance(line, dict) else {"message": str(line)})
+
+
+def _began(pid: int) -> float:
+    """When a process began. Its number does not tell: the numbers begin again."""
+    stat = stat_of(pid)
+    return float(stat[19]) if stat else math.inf

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,6 @@ NOBODY = 65534
 FORK_TWICE = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)"
 
 _history = os.open(HISTORY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-if "RUDE_IMPORT" in os.environ:
-    raise {"error": RuntimeError, "exit": SystemExit}[os.environ["RUDE_IMPORT"]]("no such table")
 
 
 def note(what: str, term: int, by: str = "unit", **more: Any) -> None:
@@ -98,17 +96,12 @@ class TinyUnits(Rude):
         time.sleep(0.001)
 
 
-class Swallowing(Rude):
-    """Nothing that is raised in a unit ends it."""
+class Deaf(Rude):
+    """Nothing that is raised in a unit ends it; the worker ignores SIGTERM, and so does its
+    child.
+    """
 
     atomic = True
-
-    def unit(self, term: Term) -> None:
-        swallow(term)
-
-
-class Deaf(Rude):
-    """The worker ignores SIGTERM, and so does its child."""
 
     def prepare(self) -> None:
         # From C: Python lets only the main thread set handlers; and after leaderq has set its own.
@@ -116,28 +109,29 @@ class Deaf(Rude):
 
     def unit(self, term: Term) -> None:
         ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-        child = subprocess.Popen(program("subprocess", term.number, first=ignoring))
-        work("unit", term.number)
-        child.wait()
+        self.child = subprocess.Popen(program("subprocess", term.number, first=ignoring))
+        swallow(term)
 
 
 class Children(Rude):
-    """A unit is the work of two children, of ``subprocess`` and of ``multiprocessing``."""
+    """A unit is the work of three children: of ``subprocess``, of ``multiprocessing``, and a daemon
+    that has forked twice and has a session of its own.
+    """
+
+    seconds = UNIT_S
+
+    def begin_children(self, term: Term) -> None:
+        forked = ("multiprocessing", term.number, self.seconds)
+        multiprocessing.Process(target=work, args=forked).start()
+        self.child = subprocess.Popen(program("subprocess", term.number, seconds=self.seconds))
+        daemon = program("daemon", term.number, first=FORK_TWICE, seconds=self.seconds)
+        subprocess.run(daemon, check=True)
 
     def unit(self, term: Term) -> None:
-        forked = multiprocessing.Process(target=work, args=("multiprocessing", term.number))
-        forked.start()
-        self.children = [subprocess.Popen(program("subprocess", term.number))]
-        self.children[0].wait()
-        forked.join()
-
-
-class Daemonizing(Rude):
-    """A unit leaves a daemon behind: forked twice, with a session of its own."""
-
-    def unit(self, term: Term) -> None:
-        subprocess.run(program("daemon", term.number, first=FORK_TWICE), check=True)
-        time.sleep(UNIT_S)
+        self.begin_children(term)
+        self.child.wait()
+        for forked in multiprocessing.active_children():
+            forked.join()
 
 
 class GilHog(Rude):
@@ -178,16 +172,14 @@ class LeavesAPool(TinyUnits):
         self.pool.submit(time.sleep, LONG_S)
 
 
-class LeavingChildren(TinyUnits):
+class LeavingChildren(TinyUnits, Children):
     """What was started when the term began is still there when the hand-over has returned."""
+
+    seconds = LONG_S
 
     def inaugurate(self, term: Term) -> None:
         super().inaugurate(term)
-        forked = ("multiprocessing", term.number, LONG_S)
-        multiprocessing.Process(target=work, args=forked).start()
-        self.child = subprocess.Popen(program("subprocess", term.number, seconds=LONG_S))
-        daemon = program("daemon", term.number, first=FORK_TWICE, seconds=LONG_S)
-        subprocess.run(daemon, check=True)
+        self.begin_children(term)
 
 
 class Unprivileged(TinyUnits):
@@ -201,6 +193,7 @@ class AsyncRude(AsyncLeaderCareer):
     """As :class:`Rude`, in coroutines."""
 
     name = "rude"
+    swallows: tuple[type[BaseException], ...] = ()
 
     async def inaugurate(self, term: AsyncTerm) -> None:
         note("inaugurate", term.number, unclean=term.unclean)
@@ -215,19 +208,12 @@ class AsyncRude(AsyncLeaderCareer):
     async def hand_over(self, term: AsyncTerm) -> None:
         note("handOver", term.number, reason=term.reason.value if term.reason else None)
 
-    async def acts(self, term: int, seconds: float = UNIT_S, step_s: float = STEP_S) -> None:
-        end_s = now_s() + seconds
+    async def acts(self, term: int, by: str = "unit", step_s: float = STEP_S) -> None:
+        end_s = now_s() + UNIT_S
         while now_s() < end_s and not OVER.exists():
-            note("effect", term)
-            await asyncio.sleep(step_s)
-
-    async def swallows(self, term: int, seconds: float, step_s: float = STEP_S) -> None:
-        end_s = now_s() + seconds
-        while now_s() < end_s and not OVER.exists():
-            try:
-                await self.acts(term, end_s - now_s(), step_s)
-            except asyncio.CancelledError:
-                continue
+            note("effect", term, by)
+            with suppress(*self.swallows):
+                await asyncio.sleep(step_s)
 
 
 class AsyncSleeping(AsyncRude):
@@ -238,42 +224,23 @@ class AsyncSleeping(AsyncRude):
 
 
 class AsyncSwallowing(AsyncRude):
-    """No cancellation ends a unit."""
+    """No cancellation ends a unit, the thousand tasks that it leaves behind, or its second loop in
+    a thread; all other threads of the default executor are blocked, and more calls wait.
+    """
 
     atomic = True
+    swallows = (asyncio.CancelledError,)
 
     async def unit(self, term: int) -> None:
-        await self.swallows(term, UNIT_S)
-
-
-class AsyncLeaking(AsyncRude):
-    """A unit leaves a thousand tasks behind, which no cancellation ends."""
-
-    async def unit(self, term: int) -> None:
-        self.leaked = [asyncio.create_task(self.swallows(term, UNIT_S, 5.0)) for _ in range(1000)]
-        self.leaked.append(asyncio.create_task(self.swallows(term, UNIT_S)))
-        await asyncio.sleep(0)
-
-
-class AsyncOwnLoop(AsyncRude):
-    """A loop of its own runs in a thread."""
-
-    async def unit(self, term: int) -> None:
-        await asyncio.to_thread(asyncio.run, self.swallows(term, UNIT_S))
-
-
-class AsyncThreads(AsyncRude):
-    """All threads of the default executor are blocked, and many more calls wait."""
-
-    atomic = True
-
-    async def unit(self, term: int) -> None:
+        self.leaked = [asyncio.create_task(self.acts(term, "task", 5.0)) for _ in range(1000)]
         end_s = now_s() + UNIT_S
 
         def works() -> None:
-            work("unit", term, end_s - now_s())
+            work("thread", term, end_s - now_s())
 
-        await asyncio.gather(*(asyncio.to_thread(works) for _ in range(64)))
+        own_loop = asyncio.to_thread(asyncio.run, self.acts(term, "loop"))
+        blocked = [asyncio.to_thread(works) for _ in range(64)]
+        await asyncio.gather(own_loop, *blocked, self.acts(term))
 
 
 class AsyncForking(AsyncRude):

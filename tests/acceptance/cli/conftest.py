@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,22 +23,14 @@ from leaderq.testing.waiting import patience
 from leaderq.zookeeper import Session, connect
 
 BILLING = """
+import sys
+import time
+
 from leaderq.career import LeaderCareer
 
 class AdBilling(LeaderCareer):
     def execute(self, term):
         term.wait(0.05)
-
-class Unprepared(AdBilling):
-    def prepare(self):
-        raise RuntimeError("no such database")
-
-class Unmade(AdBilling):
-    def __init__(self):
-        raise RuntimeError("no such table")
-
-import sys
-import time
 
 class Poison(AdBilling):
     def execute(self, term):
@@ -49,26 +42,12 @@ class Slow(AdBilling):
         time.sleep(600)
 """
 
-Shell = Callable[..., "subprocess.CompletedProcess[str]"]
+Shell = Callable[..., "Done"]
 
 
-# How servers are had is the business of whoever runs the tests.
-RIG = {"LEADERQ_CACHE", "LEADERQ_JAVA", "LEADERQ_SERVERS"}
-
-
-def clean_environment(**settings: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("LEADERQ_") or name in RIG
-    }
-    return kept | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
-
-
-@pytest.fixture
-def environment() -> Callable[..., dict[str, str]]:
-    """Variables for a process: this one's, without settings of leaderq but those given."""
-    return clean_environment
+def with_settings(**settings: str) -> dict[str, str]:
+    """The variables of a process with these settings; no other is in this process's own."""
+    return os.environ | {f"LEADERQ_{name.upper()}": value for name, value in settings.items()}
 
 
 @pytest.fixture
@@ -84,37 +63,93 @@ def session(zookeeper_server, znode_root) -> Iterator[Session]:
         yield opened
 
 
-@pytest.fixture
-def shell(folder, monkeypatch, capfd) -> Shell:
-    """Run one command to its end; keyword arguments are settings, given as variables.
+class Done(NamedTuple):
+    """What a command left behind; bytes that are no text stand there as in ``sys.argv``."""
 
-    Verbs that import a career or own their process run as one; the others here, which is quicker.
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The objects of ``--json``."""
+        return self.objects(code=0)
+
+    def objects(self, *, code: int) -> list[dict[str, Any]]:
+        """The objects of ``--json``, of a command that ends with this code."""
+        assert self.code == code, self.err
+        return [json.loads(line) for line in self.out.split("\n") if line]
+
+    def assert_refused(self, *said: str, code: int = 2, lines: int = 1) -> None:
+        """It is all that was said, a sentence a line."""
+        assert (self.code, self.out) == (code, ""), self
+        for each in said:
+            assert each in self.err
+        assert [line[:16] for line in self.err.splitlines()] == ["leaderq: error: "] * lines, self
+
+
+@pytest.fixture
+def shell(folder, monkeypatch, capfdbinary) -> Shell:
+    """Run one command to its end; keyword arguments are settings, given as variables; ``stdin`` is
+    what it reads.
+
+    Verbs that own their process run as one; the others here, which is quicker.
     """
 
-    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        if {"run", "lead", "doctor"}.isdisjoint(arguments):
-            return run_here(arguments, settings)
-        return subprocess.run(
+    def run(*arguments: str, stdin: bytes = b"", **settings: str) -> Done:
+        if {"run", "lead"}.isdisjoint(arguments):
+            return run_here(arguments, stdin, settings)
+        done = subprocess.run(
             [sys.executable, "-m", "leaderq", *arguments],
             cwd=folder,
-            env=clean_environment(**settings),
+            env=with_settings(**settings),
             capture_output=True,
             text=True,
             timeout=120 * patience(),
         )
+        return Done(done.returncode, done.stdout, done.stderr)
 
-    def run_here(
-        arguments: tuple[str, ...], settings: dict[str, str]
-    ) -> subprocess.CompletedProcess[str]:
+    def run_here(arguments: tuple[str, ...], stdin: bytes, settings: dict[str, str]) -> Done:
         with monkeypatch.context() as patch:
             patch.chdir(folder)
+            patch.setattr(sys, "path", [*sys.path])
+            patch.setattr(
+                sys,
+                "stdin",
+                SimpleNamespace(
+                    buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
+                ),
+            )
             for name, value in settings.items():
                 patch.setenv(f"LEADERQ_{name.upper()}", value)
-            capfd.readouterr()
+            capfdbinary.readouterr()
             code = main(arguments)
-        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+        for name, module in [*sys.modules.items()]:  # of the careers of this test
+            if str(folder) in str(getattr(module, "__file__", "")):
+                del sys.modules[name]
+        out, err = (said.decode(errors="surrogateescape") for said in capfdbinary.readouterr())
+        return Done(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def begin(folder) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """Begin a command as a process, whose settings are given so; all are ended after the test."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str, settings: dict[str, str], **more: Any) -> Any:
+            command = [sys.executable, "-m", "leaderq", *arguments]
+            process = subprocess.Popen(command, cwd=folder, env=with_settings(**settings), **more)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
 
 
 @pytest.fixture
@@ -153,40 +188,7 @@ def ask(shell, given) -> Shell:
     return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})
 
 
-# -- ``leaderq queue``, run in the process of the test
-
-
-class Done(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.decode().splitlines()
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        assert self.code == 0, self.err
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
 @pytest.fixture
-def queue(zookeeper_server, monkeypatch, folder, capfdbinary, session) -> Callable[..., Done]:
-    """Run ``leaderq queue``; ``stdin`` is what it reads."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("LEADERQ_ZOOKEEPER", zookeeper_server.address)
-
-    def run(*arguments: str, stdin: bytes = b"") -> Done:
-        stream = SimpleNamespace(
-            buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
-        )
-        monkeypatch.setattr(sys, "stdin", stream)
-        capfdbinary.readouterr()
-        code = main(["queue", *arguments])
-        out, err = capfdbinary.readouterr()
-        return Done(code, out, err.decode())
-
-    return run
+def queue(shell, session, zookeeper_server) -> Shell:
+    """Run ``leaderq queue``."""
+    return lambda *words, **more: shell("queue", *words, zookeeper=zookeeper_server.address, **more)

@@ -5,7 +5,6 @@ the right exit code.
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -20,46 +19,17 @@ def silent_address() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def assert_refused(
-    done: subprocess.CompletedProcess[str], code: int, *said: str, lines: int = 1
-) -> None:
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    for each in said:
-        assert each in done.stderr
-    assert all(line.startswith("leaderq: error: ") for line in done.stderr.splitlines()), (
-        done.stderr
-    )
-    assert len(done.stderr.splitlines()) == lines, done.stderr
-
-
 def test_a_wrong_class_and_a_wrong_configuration_are_told_together(shell, folder):
     (folder / "leaderq.toml").write_text("zookeper = 'a'\n")
     done = shell("run", "billing:Nobody", "--settle-s", "x", kafka="a:b")
-    assert_refused(
-        done,
-        2,
-        "'billing:Nobody'",
-        "did you mean zookeeper?",
-        "--settle-s: 'x'",
-        "LEADERQ_KAFKA: 'a:b'",
-        lines=4,
-    )
+    said = "'billing:Nobody'", "did you mean zookeeper?", "--settle-s: 'x'", "LEADERQ_KAFKA: 'a:b'"
+    done.assert_refused(*said, lines=4)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--tz", "Europe/Berlin"], "--tz means nothing without --cron"),
-        (["--catch-up", "all"], "--catch-up means nothing without --cron"),
-        (["--once", "k", "--on-crash", "skip"], "--on-crash means nothing without --cron"),
-        (["--cron", "* * * * *", "--on-exit", "stop"], "--on-exit means nothing with --cron"),
-        (["--cron", "* * * * *", "--once", "k"], "--cron and --once exclude each other"),
-    ],
-)
-def test_an_option_of_lead_that_would_have_no_effect_is_refused(shell, options, said):
-    done = shell("lead", "--career", "c", *options, "--", "true")
-    assert_refused(done, 2, said)
+@pytest.mark.parametrize("raised", ["RuntimeError", "SystemExit"])
+def test_what_the_users_module_raises_is_said_once(shell, folder, raised):
+    (folder / "faulty.py").write_text(f"raise {raised}('no such table')\n")
+    shell("run", "faulty:Any", zookeeper=NOBODY).assert_refused(f"raised {raised}: no such table")
 
 
 DECLARED = """
@@ -73,9 +43,6 @@ class Late(Wrong):
     def prepare(self):
         self.topics, self.offsets, self.max_records = "clicks", "kafka", 10
         super().prepare()
-
-class Asking(Wrong):
-    topics = property(lambda self: self.session.address)
 """
 
 
@@ -85,13 +52,13 @@ def test_what_a_kafka_career_declares_is_checked_before_anything_is_connected_to
     (folder / "declared.py").write_text(DECLARED)
     run = ("run", "declared:Wrong", "declared:Late", "--connect-timeout-s", "60")
     done = shell(*run, "--no-guardian", zookeeper=silent_address)
-    assert_refused(done, 2, "'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
+    done.assert_refused("'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
 
 
 def test_a_port_in_use_is_told_before_it_stands(shell, zookeeper_server, silent_address):
     done = shell("run", "billing:AdBilling", "--http", silent_address, zookeeper=NOBODY)
-    assert done.returncode == 2
-    assert f"error: http: '{silent_address}' cannot be listened on: Address already" in done.stderr
+    assert done.code == 2
+    assert f"error: http: '{silent_address}' cannot be listened on: Address already" in done.err
 
 
 @pytest.mark.parametrize(
@@ -105,7 +72,7 @@ def test_a_port_in_use_is_told_before_it_stands(shell, zookeeper_server, silent_
 )
 def test_a_zookeeper_that_is_not_there_is_told_in_bounded_time(shell, arguments):
     done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.5")
-    assert_refused(done, 3, f"ZooKeeper at '{NOBODY}' did not answer within 0.5 s")
+    done.assert_refused(f"ZooKeeper at '{NOBODY}' did not answer within 0.5 s", code=3)
 
 
 def test_a_secret_appears_nowhere(shell, folder):
@@ -119,20 +86,20 @@ def test_a_secret_appears_nowhere(shell, folder):
         ["status", "--debug"],
     ):
         done = shell(*arguments, zookeeper=NOBODY, connect_timeout_s="0.3")
-        assert "hunter2" not in done.stdout + done.stderr
-    assert "****" in shell("config", "show").stdout
+        assert "hunter2" not in done.out + done.err
+    assert "****" in shell("config", "show").out
 
 
 def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(shell, sasl_server):
     login = {"zookeeper": sasl_server.address, "zookeeper_auth": "sasl", "zookeeper_user": "alice"}
     done = shell("run", "billing:AdBilling", **login, zookeeper_password="wrong-secret")
-    assert done.returncode == 2, done.stderr
-    *_, last = done.stderr.splitlines()
+    assert done.code == 2, done.err
+    *_, last = done.err.splitlines()
     assert sasl_server.address in last
     assert "alice" in last
-    assert "Traceback" not in done.stderr
-    assert "wrong-secret" not in done.stderr
-    assert shell("status", **login, zookeeper_password="wonderland").returncode == 0
+    assert "Traceback" not in done.err
+    assert "wrong-secret" not in done.err
+    assert shell("status", **login, zookeeper_password="wonderland").code == 0
 
 
 def test_wrong_options_of_a_career_are_refused_before_it_stands(shell, folder):
@@ -143,5 +110,5 @@ def test_wrong_options_of_a_career_are_refused_before_it_stands(shell, folder):
     for verb in (["run"], ["doctor", "--quick", "--career"]):
         nobody = {"zookeeper": NOBODY, "connect_timeout_s": "0.5"}
         done = shell(*verb, "exporting:Exporting", **nobody, options_count="many")
-        assert "LEADERQ_OPTIONS_COUNT: 'many' is not a number" in done.stdout + done.stderr
-        assert done.returncode in (2, 3)  # doctor has not found a server either
+        assert "LEADERQ_OPTIONS_COUNT: 'many' is not a number" in done.out + done.err
+        assert done.code in (2, 3)  # doctor has not found a server either

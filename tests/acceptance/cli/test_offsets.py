@@ -45,18 +45,15 @@ COUNT = 6
 class Offsets:
     """The verb, and the careers of a folder."""
 
+    module = "reading"
+
     def __init__(self, shell: Any, folder: Any, given: dict[str, str], kafka: str) -> None:
         self._given, self.kafka, self.folder, self._shell = given, kafka, folder, shell
-        name = given["root"][3:]
-        self.topic, self._handled = f"offsets-{name}", folder / "handled"
+        self.topic, self._handled = f"offsets-{given['root'][3:]}", folder / "handled"
         create_topics(self.kafka, {self.topic: 1})
-        self.put(COUNT)
+        produce(self.kafka, self.topic, [(b"k", b"v")] * COUNT)
         text = CAREERS.format(topic=self.topic, handled=self._handled)
-        self.module = f"reading_{name}"  # the verbs run in this process, which imports it
         (folder / f"{self.module}.py").write_text(text)
-
-    def put(self, count: int) -> None:
-        produce(self.kafka, self.topic, [(b"k", b"v")] * count)
 
     def handled(self) -> list[int]:
         return [int(one) for one in self._handled.read_text().split()]
@@ -65,9 +62,7 @@ class Offsets:
         return self._shell(*arguments, kafka=self.kafka, **self._given, **more)
 
     def shown(self, career: str) -> int | None:
-        done = self("offsets", "show", f"{self.module}:{career}", "--json")
-        assert done.returncode == 0, done.stderr
-        (row,) = map(json.loads, done.stdout.splitlines())
+        (row,) = self("offsets", "show", f"{self.module}:{career}", "--json").rows
         assert (row["topic"], row["first"]) == (self.topic, 0)
         offset: int | None = row["offset"]
         return offset
@@ -98,16 +93,16 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     at = ["--at", f"{offsets.topic}-0=2"]
     for really in ([], ["--yes"]):
         refused = offsets.set(career, *at, *really)
-        assert (refused.returncode, "leaderq pause" in refused.stderr) == (1, True)
-    by_name = offsets("offsets", "show", "reading", "--json")  # as its candidate has told
-    assert json.loads(by_name.stdout)["offset"] == offsets.shown(career), by_name.stderr
+        assert (refused.code, "leaderq pause" in refused.err) == (1, True)
+    (by_name,) = offsets("offsets", "show", "reading", "--json").rows  # as its candidate has told
+    assert by_name["offset"] == offsets.shown(career)
     named = {"career": "reading"}
-    assert offsets("pause", **named).returncode == 0
+    assert offsets("pause", **named).code == 0
     dry = offsets.set(career, *at)
-    assert (dry.returncode, "give --yes" in dry.stderr) == (0, True)
+    assert (dry.code, "give --yes" in dry.err) == (0, True)
     done = offsets.set(career, *at, "--yes")
-    assert done.returncode == 0, done.stderr
-    assert offsets("resume", **named).returncode == 0
+    assert done.code == 0, done.err
+    assert offsets("resume", **named).code == 0
     eventually(
         lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)],
         message="it reads on from there",
@@ -117,21 +112,21 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
 def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to_store(
     offsets, lead, tmp_path
 ):
-    assert offsets.set("Keeping", "--at", f"{offsets.topic}-0=4", "--yes").returncode == 0
+    assert offsets.set("Keeping", "--at", f"{offsets.topic}-0=4", "--yes").code == 0
     assert offsets.shown("Keeping") == 4
-    said = offsets("offsets", "export", f"{offsets.module}:Keeping").stdout
+    said = offsets("offsets", "export", f"{offsets.module}:Keeping").out
     (tmp_path / "offsets.jsonl").write_text(f"\ufeff{said}")  # an editor has saved it
     moved = offsets.set("Reading", str(tmp_path / "offsets.jsonl"), "--yes", verb="import")
-    assert moved.returncode == 0, moved.stderr
+    assert moved.code == 0, moved.err
     assert offsets.shown("Reading") == 4
     leader = lead("Keeping")
     eventually(lambda: offsets.handled() == [4, 5], message="the last two are read")
     offsets("pause", career="keeping")
     for really in ([], ["--yes"]):
         refused = offsets.set("Keeping", "--to", "earliest", *really)
-        assert (refused.returncode, "stop all candidates" in refused.stderr) == (1, True)
+        assert (refused.code, "stop all candidates" in refused.err) == (1, True)
     leader.stop()
-    assert offsets.set("Keeping", "--to", "earliest", "--yes").returncode == 0
+    assert offsets.set("Keeping", "--to", "earliest", "--yes").code == 0
     assert offsets.shown("Keeping") == 0
 
 
@@ -139,15 +134,16 @@ def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
     now = datetime.now(timezone.utc).isoformat()
     for when, at in (("2001-01-01", 0), (now, COUNT), ("1969-12-31T23:59:59.999+00:00", 0)):
         done = offsets.set("Reading", when, "--yes", verb="to-time")
-        assert (done.returncode, offsets.shown("Reading")) == (0, at), done.stderr
+        assert (done.code, offsets.shown("Reading")) == (0, at), done.err
     for wrong, why in (
         (["--at", f"{offsets.topic}-0=99"], "no record is"),
         (["--at", "nowhere-0=1"], "reads no partition"),
         (["--at", "x"], "is not TOPIC-PARTITION=OFFSET"),
         ([], "say where"),
     ):
-        refused = offsets.set("Reading", *wrong, "--yes")
-        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+        offsets.set("Reading", *wrong, "--yes").assert_refused(why)
+    elsewhere = offsets.set("Elsewhere", "--to", "latest", "--yes")
+    elsewhere.assert_refused("own code keeps them")
 
 
 def test_a_file_that_no_export_has_written_is_refused_with_its_line(offsets, tmp_path):
@@ -162,7 +158,4 @@ def test_a_file_that_no_export_has_written_is_refused_with_its_line(offsets, tmp
     ):
         wrong.write_bytes(json.dumps(row).encode() + b"\n" + data)
         refused = offsets.set("Reading", str(wrong), "--yes", verb="import")
-        said = "line 2 is" in refused.stderr and "export did not write" in refused.stderr
-        assert (refused.returncode, said) == (2, True), refused.stderr
-    refused = offsets.set("Elsewhere", "--to", "latest", "--yes")
-    assert (refused.returncode, "own code keeps them" in refused.stderr) == (2, True)
+        refused.assert_refused("line 2 is", "export did not write")

@@ -7,27 +7,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import getpass
-import json
 import os
 import pty
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import termios
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from leaderq.election.layout import Layout, TermRecord, encode
 from leaderq.election.observer import REPAIRED
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.testing.waiting import eventually, patience
-
-
-def lines(done):
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_status_and_members_show_who_leads_and_who_waits(
@@ -42,17 +39,17 @@ def test_status_and_members_show_who_leads_and_who_waits(
         return [session.get(f"{path}/{name}")[0] for name in names]
 
     eventually(lambda: b'"host"' in b"".join(places()))
-    (view,) = lines(shell("status", "--career", "ad-billing", "--json", **given))
+    (view,) = shell("status", "--career", "ad-billing", "--json", **given).rows
     assert view["began"] > 0
     wanted = {"career": "ad-billing", "leader": "a", "pid": first.worker_pid, "term": 1}
     wanted |= {"stage": "execution", "candidates": ["a", "b"], "paused": False}
     assert {key: view[key] for key in wanted} == wanted
-    assert lines(shell("status", "--json", **given)) == [view]
-    heading, row = shell("status", **given).stdout.splitlines()
+    assert shell("status", "--json", **given).rows == [view]
+    heading, row = shell("status", **given).lines
     columns = "CAREER LEADER TERM STAGE SINCE HOST PID VERSION CANDIDATES"
     assert " ".join(heading.split()) == columns
     assert row.split()[:4] == ["ad-billing", "a", "1", "execution"]
-    found = {each["candidate"]: each for each in lines(shell("members", "--json", **given))}
+    found = {each["candidate"]: each for each in shell("members", "--json", **given).rows}
     assert {name: each["role"] for name, each in found.items()} == {"a": "leader", "b": "next"}
     assert [found[name]["pid"] for name in "ab"] == [first.worker_pid, second.worker_pid]
     told = {(each["version"], each["leaderq"], each["career_class"]) for each in found.values()}
@@ -64,34 +61,31 @@ def test_transfer_and_step_down_return_when_the_next_leader_is_inaugurated(ask, 
     lead("a")
     stand("b")
     stand("c")
-    done = ask("transfer", "--to", "c")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "c leads ad-billing, term 2\n")
-    (view,) = lines(ask("status", "--json"))
+    assert ask("transfer", "--to", "c") == (0, "", "c leads ad-billing, term 2\n")
+    (view,) = ask("status", "--json").rows
     assert (view["leader"], view["stage"], view["term"]) == ("c", "execution", 2)
-    assert ask("transfer", "--to", "c").returncode == 0
+    assert ask("transfer", "--to", "c").code == 0
     done = ask("step-down")
-    assert (done.returncode, done.stderr[1:]) == (0, " leads ad-billing, term 3\n"), done.stderr
-    refused = ask("transfer", "--to", "nobody")
-    assert refused.returncode == 1
-    assert refused.stderr.startswith("leaderq: error: 'nobody' does not stand for 'ad-billing'")
+    assert (done.code, done.err[1:]) == (0, " leads ad-billing, term 3\n"), done.err
+    ask("transfer", "--to", "nobody").assert_refused("'nobody' does not stand for", code=1)
 
 
 def test_work_is_paused_and_resumed_without_a_change_of_leader(ask, lead):
     leader = lead("a")
-    assert ask("resume").stderr == "ad-billing was not paused; a leads\n"
+    assert ask("resume").err == "ad-billing was not paused; a leads\n"
     reason = ["--reason", "the bank is closed"]
-    assert ask("pause", *reason).stderr == "ad-billing is paused; a leads\n"
+    assert ask("pause", *reason).err == "ad-billing is paused; a leads\n"
     leader.wait_for("work_paused")
-    assert "execution (paused)" in ask("status").stdout
+    assert "execution (paused)" in ask("status").out
     user = f"{getpass.getuser()}@{socket.gethostname()}"
-    said = ask("history").stderr
+    said = ask("history").err
     assert f"{user} asked for pause" in said
     assert ": the bank is closed" in said
-    (view,) = lines(ask("status", "--json"))
+    (view,) = ask("status", "--json").rows
     assert view["why"] == f"an operator has paused it ({user}: the bank is closed)"
-    assert ask("resume").stderr == "ad-billing resumes; a leads\n"
+    assert ask("resume").err == "ad-billing resumes; a leads\n"
     leader.wait_for("work_resumed")
-    (view,) = lines(ask("status", "--json"))
+    (view,) = ask("status", "--json").rows
     assert (view["leader"], view["term"], view["paused"]) == ("a", 1, False)
 
 
@@ -99,31 +93,29 @@ def test_the_next_number_is_told_and_a_typing_error_in_it_is_refused(
     ask, stand, session, znode_root
 ):
     def told(*arguments):
-        done = ask("raise-floor", *arguments)
-        return done.returncode, done.stderr
+        return ask("raise-floor", *arguments)
 
-    assert told("5")[0] == 2  # nobody has ever stood for it
-    assert told("5", "--new") == (0, "the next term is numbered 5 or higher\n")
+    assert told("5").code == 2  # nobody has ever stood for it
+    assert told("5", "--new") == (0, "", "the next term is numbered 5 or higher\n")
     leader = stand("a")
     leader.wait_for("stage_began", stage="execution", term=5)
     above = ", as it was before: that is above 3"
-    assert told("3") == (0, f"the next term is numbered 6 or higher{above}\n")
-    assert told(str(2**63), "--yes")[0] == 2
-    code, said = told("1000006")
-    assert (code, "is far above 5, the highest known" in said) == (2, True)
+    assert told("3") == (0, "", f"the next term is numbered 6 or higher{above}\n")
+    assert told(str(2**63), "--yes").code == 2
+    told("1000006").assert_refused("is far above 5, the highest known")
     record = Layout(znode_root, "ad-billing").term
     session.set(record, b"{")
-    assert told("1000007", "--yes") == (0, "the next term is numbered 1000007 or higher\n")
+    assert told("1000007", "--yes") == (0, "", "the next term is numbered 1000007 or higher\n")
     # its leader writes the record again
-    eventually(lambda: lines(ask("status", "--json"))[0]["leader"] == "a")
+    eventually(lambda: ask("status", "--json").rows[0]["leader"] == "a")
     # and if it could not, as one of a former version
     session.set(record, encode(TermRecord(number=1000006, id=REPAIRED)))
     done = ask("status")
-    assert (done.returncode, "not known whether a leads" in done.stdout) == (0, True)
-    (member,) = lines(ask("members", "--json"))
+    assert (done.code, "not known whether a leads" in done.out) == (0, True)
+    (member,) = ask("members", "--json").rows
     assert member["role"] == "not known"
-    assert ask("pause").stderr == "ad-billing is paused; who leads is not known\n"
-    assert "are lost" in ask("history").stderr
+    assert ask("pause").err == "ad-billing is paused; who leads is not known\n"
+    assert "are lost" in ask("history").err
 
 
 def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, znode_root, session):
@@ -135,9 +127,8 @@ def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, znode_
     session.ensure_path(f"{znode_root}/other")
 
     def listed(*arguments, code=0):
-        done = shell("status", "--json", *arguments, **given)
-        assert done.returncode == code, done.stderr
-        return {one["career"]: one["why"] for one in map(json.loads, done.stdout.splitlines())}
+        found = shell("status", "--json", *arguments, **given).objects(code=code)
+        return {one["career"]: one["why"] for one in found}
 
     assert list(listed()) == ["ad-billing", "ad-night", "other"]
     assert list(listed("--career", "ad-*", code=5)) == ["ad-billing", "ad-night"]
@@ -146,45 +137,44 @@ def test_careers_are_chosen_by_pattern_and_by_trouble(shell, lead, given, znode_
     (why,) = listed("--failing").values()
     assert "no disk" in why
     assert "no candidate stands" in why
-    refused = shell("status", "--career", "bill*", **given)
-    assert (refused.returncode, "matches 'bill*'" in refused.stderr) == (2, True)
-    assert {one["career"] for one in lines(shell("members", "--career", "ad-*", "--json", **given))}
-    refused = shell("history", "--career", "ad-*", **given)
-    assert (refused.returncode, "nobody has ever stood" in refused.stderr) == (2, True)
+    shell("status", "--career", "bill*", **given).assert_refused("matches 'bill*'")
+    (member,) = shell("members", "--career", "ad-*", "--json", **given).rows
+    assert member["career"] == "ad-billing"
+    shell("history", "--career", "ad-*", **given).assert_refused("nobody has ever stood")
 
 
 def test_doctor_finds_the_class_of_a_career_by_its_name(shell, lead, given, folder):
     def found(name):
-        done = shell("doctor", "--quick", "--json", "--career", name, **given)
-        checks = {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
-        return checks.get("career") or checks["configuration"]
+        done = shell("doctor", "--quick", "--career", name, **given)
+        return done.out + done.err
 
-    assert "class of career 'ad-billing' is not known" in found("ad-billing")["detail"]
+    assert "class of career 'ad-billing' is not known" in found("ad-billing")
     lead("a")
-    assert "can be made from billing:AdBilling" in found("ad-billing")["detail"]
+    assert "can be made from billing:AdBilling" in found("ad-billing")
     (folder / "leaderq.toml").write_text("[careers.night]\nclass = 'billing:Slow'\n")
-    assert found("night")["detail"].startswith("night can be made from billing:Slow")
+    assert "night can be made from billing:Slow" in found("night")
 
 
-def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
-    folder, environment, znode_root, zookeeper_server
-):
-    """At a terminal, as its user has it."""
+@pytest.fixture
+def terminal() -> Iterator[SimpleNamespace]:
+    """A terminal of 60 columns, as its user has it: what it shows, and what a process is given."""
     screen, tty = pty.openpty()
-    command = [sys.executable, "-m", "leaderq", "run", "billing:Slow", "--id", "a"]
-    settings = environment(zookeeper=zookeeper_server.address, root=znode_root)
-    with subprocess.Popen(
-        command, cwd=folder, env=settings, stderr=tty, start_new_session=True
-    ) as process:
-        os.close(tty)
-        seen = read_until(screen, "work is in hand")
-        process.send_signal(signal.SIGINT)
-        seen += read_until(screen, "budget_s=10")
-        time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
-        process.send_signal(signal.SIGINT)
-        seen += read_until(screen, "without a hand-over")
+    fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    yield SimpleNamespace(screen=screen, tty=tty)
     os.close(screen)
-    assert process.returncode == 130
+
+
+def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(begin, given, terminal):
+    run = ("run", "billing:Slow", "--id", "a")
+    process = begin(*run, settings=given, stderr=terminal.tty, start_new_session=True)
+    os.close(terminal.tty)
+    seen = read_until(terminal.screen, "work is in hand")
+    process.send_signal(signal.SIGINT)
+    seen += read_until(terminal.screen, "budget_s=10")
+    time.sleep(2 * SAME_REQUEST_S)  # else it is the same request
+    process.send_signal(signal.SIGINT)
+    seen += read_until(terminal.screen, "without a hand-over")
+    assert process.wait(30 * patience()) == 130
     assert (
         "work in hand is finished within the budget, a second signal ends it at once career=slow"
         " id=a term=1" in seen
@@ -193,30 +183,24 @@ def test_ctrl_c_says_what_is_awaited_and_the_second_one_that_it_left(
 
 
 def test_top_shows_careers_at_a_terminal_and_pauses_one_after_a_question(
-    shell, lead, folder, environment, given
+    shell, lead, begin, given, terminal, monkeypatch
 ):
     lead("a")
-    screen, tty = pty.openpty()
-    fcntl.ioctl(tty, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    settings = environment(**given) | {"TERM": "xterm", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "leaderq", "top", "--queue", "/no-queue-here"]
-    with subprocess.Popen(
-        command, cwd=folder, env=settings, stdin=tty, stdout=tty, stderr=tty, start_new_session=True
-    ) as process:
-        os.close(tty)
-        keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
-        try:
-            for wanted, typed in keys.items():
-                read_until(screen, wanted)
-                os.write(screen, typed)
-            with contextlib.suppress(OSError):  # nobody writes any more
-                while os.read(screen, 4096):
-                    pass
-            assert process.wait(30 * patience()) == 0
-        finally:
-            process.kill()
-    os.close(screen)
-    (view,) = lines(shell("status", "--json", **given))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    at: Any = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.tty)
+    top = ("top", "--queue", "/no-queue-here")
+    process = begin(*top, settings=given, start_new_session=True, **at)
+    os.close(terminal.tty)
+    keys = {"ad-billing": b"p", "begins no new": b"closed\r", "paused": b"q"}
+    for wanted, typed in keys.items():
+        read_until(terminal.screen, wanted)
+        os.write(terminal.screen, typed)
+    with contextlib.suppress(OSError):  # nobody writes any more
+        while os.read(terminal.screen, 4096):
+            pass
+    assert process.wait(30 * patience()) == 0
+    (view,) = shell("status", "--json", **given).rows
     assert view["paused"]
     assert view["why"].endswith(": closed)")
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
 
-from leaderq import connect
 from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 from leaderq.testing.jars import cache_folder
@@ -36,15 +35,15 @@ class Streams(LeaderCareer):
 
 
 @pytest.fixture
-def leaderq_under(folder, environment):
-    """Run a verb in a shell that does ``first`` before it, or redirects it so."""
+def leaderq_under(folder):
+    """Run a verb in a shell that redirects its streams."""
 
-    def run(*arguments: str, first: str = "", redirected: str = "") -> subprocess.CompletedProcess:
-        shell = ["sh", "-c", f'{first} exec "$@" {redirected}', "sh"]
+    def run(*arguments: str, redirected: str) -> subprocess.CompletedProcess:
+        shell = ["sh", "-c", f'exec "$@" {redirected}', "sh"]
         return subprocess.run(
             [*shell, sys.executable, "-m", "leaderq", *arguments],
             cwd=folder,
-            env=environment() | {"PYTHONPATH": str(Path(__file__).parents[3])},
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
             capture_output=True,
             text=True,
             timeout=60 * patience(),
@@ -60,9 +59,9 @@ def test_a_closed_stream_is_no_error_where_nothing_can_be_lost(leaderq_under, cl
 
 
 def test_nothing_is_drained_to_a_standard_output_that_is_closed(
-    leaderq_under, session, zookeeper_server
+    leaderq_under, session, zookeeper_server, znode_root
 ):
-    path = f"/{uuid.uuid4().hex}"
+    path = f"{znode_root}/precious"
     with DistributedQueue(session, path) as queue:
         queue.put(b"precious")
         arguments = ["drain", path, "--yes", "--zookeeper", zookeeper_server.address]
@@ -87,14 +86,12 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
 # -- ``leaderq servers up --detach``
 
 
-def test_servers_stay_in_the_background_until_they_are_told_to_go(
-    folder, environment, shell, tmp_path, monkeypatch
-):
+def test_servers_stay_in_the_background_until_they_are_told_to_go(folder, shell, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     for jars in cache_folder().glob("[!s]*"):  # they are not fetched once more
         (cache / jars.name).symlink_to(jars)
-    own = environment() | {"LEADERQ_CACHE": str(cache)}
+    own = os.environ | {"LEADERQ_CACHE": str(cache)}
 
     def servers(*arguments):
         command = [sys.executable, "-m", "leaderq", "servers", *arguments]
@@ -105,7 +102,7 @@ def test_servers_stay_in_the_background_until_they_are_told_to_go(
     try:
         assert up.returncode == 0, up.stderr
         pair = json.loads(up.stdout)
-        assert shell("doctor", **pair).returncode == 0
+        assert shell("doctor", **pair).code == 0
         again = servers("up", "--detach")
         export = "export LEADERQ_ZOOKEEPER={zookeeper} LEADERQ_KAFKA={kafka}\n"
         assert again.stdout == export.format(**pair)
@@ -114,11 +111,8 @@ def test_servers_stay_in_the_background_until_they_are_told_to_go(
     assert (down.returncode, down.stderr) == (0, "stopped\n")
     for address in pair.values():
         host, _, port = address.rpartition(":")
-        with (
-            pytest.raises(ConnectionRefusedError),
-            socket.create_connection((host, int(port)), timeout=5),
-        ):
-            pass
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=5)
     assert "no servers run" in servers("down").stderr
 
 
@@ -126,25 +120,16 @@ def test_servers_stay_in_the_background_until_they_are_told_to_go(
 
 
 @pytest.fixture
-def complete(folder, environment, zookeeper_server, znode_root):
+def complete(shell, given, monkeypatch):
     """What bash is offered for the last of these words, which stand behind ``leaderq``."""
 
     def ask(*words: str, **settings: str) -> list[str]:
-        given = {"zookeeper": zookeeper_server.address, "root": znode_root, **settings}
-        variables = {
-            "_LEADERQ_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(["leaderq", *words]),
-            "COMP_CWORD": str(len(words)),
-        }
-        done = subprocess.run(
-            [sys.executable, "-m", "leaderq"],
-            cwd=folder,
-            env=environment(**given) | variables,
-            capture_output=True,
-            text=True,
-        )
-        assert done.stderr == ""
-        return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+        monkeypatch.setenv("_LEADERQ_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["leaderq", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        done = shell(**{**given, **settings})
+        assert done.err == ""
+        return [line.partition(",")[2] for line in done.lines if line]
 
     return ask
 
@@ -157,17 +142,12 @@ def test_verbs_and_their_options_are_completed_without_any_server(complete):
     assert complete("status", "--career", "", **nowhere) == []  # and nothing is said
 
 
-def test_careers_candidates_and_queues_are_asked_of_zookeeper(
-    complete, stand, znode_root, zookeeper_server
-):
+def test_careers_candidates_and_queues_are_asked_of_zookeeper(complete, stand, znode_root, session):
     stand("abel")
     stand("bert")
-    with connect(zookeeper_server.address) as session:
-        for path in (f"{znode_root}/orders", f"{znode_root}/orders-meta", f"{znode_root}/other"):
-            session.ensure_path(path)
+    for name in ("orders", "orders-meta", "other"):
+        session.ensure_path(f"{znode_root}/{name}")
     assert complete("status", "--career", "ad") == ["ad-billing"]
     assert complete("transfer", "--career", "ad-billing", "--to", "b") == ["bert"]
-    assert complete("queue", "drain", f"{znode_root}/o") == [
-        f"{znode_root}/orders",
-        f"{znode_root}/other",
-    ]
+    found = complete("queue", "drain", f"{znode_root}/o")
+    assert found == [f"{znode_root}/orders", f"{znode_root}/other"]

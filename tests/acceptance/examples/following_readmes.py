@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -58,13 +59,10 @@ class Terminal:
         return self.ended()
 
     def clear_away(self) -> None:
-        if self._process.poll() is not None:
-            return
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.interrupt()
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait()
 
 
 class Reader:
@@ -74,12 +72,8 @@ class Reader:
         self.cwd = cwd
         self._scratch = scratch
         self._terminals: list[Terminal] = []
-        bin_folder = str(Path(sys.executable).parent)
-        self.environment = {
-            **os.environ,
-            "PATH": bin_folder + os.pathsep + os.environ["PATH"],
-            "PYTHONUNBUFFERED": "1",
-        }
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
     def opens(self, command: str) -> Terminal:
         """A terminal in which ``command`` goes on."""

@@ -119,14 +119,19 @@ def test_the_helpers(run, kafka_broker, topic_name, tmp_path):
     assert sent.snapshot().balance.confirmed == 1
 
 
-def test_the_page_about_schedules(reader, zookeeper_server, znode_root, tmp_path):
+@pytest.fixture
+def here(zookeeper_server, znode_root) -> dict[str, str]:
+    """The variables of this test's part of the server."""
+    return {"LEADERQ_ZOOKEEPER": zookeeper_server.address, "LEADERQ_ROOT": znode_root}
+
+
+def test_the_page_about_schedules(reader, here, tmp_path):
     run_a, run_b, ls, run_now, past, cron, once = commands("schedules")
     (tmp_path / "reports.py").write_text(python("schedules")[0])
     (tmp_path / "nightly.sh").write_text("#!/bin/sh\necho $LEADERQ_TERM_TICK_KEY\n")
     (tmp_path / "nightly.sh").chmod(0o755)
     user = reader(tmp_path)
-    here = {"LEADERQ_ZOOKEEPER": zookeeper_server.address, "LEADERQ_ROOT": znode_root}
-    user.environment.update(here, PYTHONUNBUFFERED="1")
+    user.environment |= here
     a = user.opens(run_a)
     a.wait_for(r"tidy at \d\d:\d\d:\d\d, missed before: 0")
     b = user.opens(run_b)
@@ -144,7 +149,7 @@ def test_the_page_about_schedules(reader, zookeeper_server, znode_root, tmp_path
     assert timed.interrupt() == 0
 
 
-def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, monkeypatch):
+def test_the_page_about_asyncio(reader, here, tmp_path, monkeypatch):
     (tmp_path / "prices.py").write_text(python("asyncio")[0])
     monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, Any] = {}
@@ -154,8 +159,7 @@ def test_the_page_about_asyncio(reader, zookeeper_server, znode_root, tmp_path, 
     driven = drive(names["Mailing"](), records("clicks", [(b"k", b"1"), (b"k", b"2")]))
     assert len(driven.committed) == 2
     user = reader(tmp_path)
-    user.environment["LEADERQ_ZOOKEEPER"] = zookeeper_server.address
-    user.environment["LEADERQ_ROOT"] = znode_root
+    user.environment |= here
     run_a, run_b = commands("asyncio")
     a = user.opens(run_a)
     a.wait_for("term 1 works on 1")
@@ -180,7 +184,7 @@ def test_the_page_about_web_applications(run, znode_root):
         eventually(lambda: led[-1] == led[0] + 1)
 
 
-def test_the_page_about_django(reader, zookeeper_server, znode_root, tmp_path):
+def test_the_page_about_django(reader, here, tmp_path):
     pytest.importorskip("django", reason="pip install '.[dev]'")
     settings, doctor, run_reports, run_now = commands("django")
     assert settings == "export DJANGO_SETTINGS_MODULE=site_settings"
@@ -189,27 +193,23 @@ def test_the_page_about_django(reader, zookeeper_server, znode_root, tmp_path):
         (tmp_path / path).write_text(text)
     (tmp_path / "reports" / "careers.py").write_text(python("django")[0])
     user = reader(tmp_path)
-    user.environment.update(
-        LEADERQ_ZOOKEEPER=zookeeper_server.address,
-        LEADERQ_ROOT=znode_root,
-        DJANGO_SETTINGS_MODULE="site_settings",
-        PYTHONPATH=str(tmp_path),
-    )
+    own = {"DJANGO_SETTINGS_MODULE": "site_settings", "PYTHONPATH": str(tmp_path)}
+    user.environment |= here | own
     user.types(f"{sys.executable} -m django migrate --run-syncdb")
     user.types(doctor)
     reports = user.opens(run_reports)
     reports.wait_for("stage=execution")
     user.types(run_now)
 
-    def made() -> list[Any]:
-        with closing(sqlite3.connect(tmp_path / "site.sqlite3")) as connection:
-            return connection.execute("SELECT day FROM reports_report").fetchall()
-
-    assert len(eventually(made)) == 1
+    site = tmp_path / "site.sqlite3"
+    assert len(eventually(lambda: selected(site, "SELECT day FROM reports_report"))) == 1
     assert reports.interrupt() == 0
-    with closing(sqlite3.connect(tmp_path / "site.sqlite3")) as connection:
-        fences = connection.execute("SELECT career, term FROM leaderq_fences").fetchall()
-    assert fences == [("reports", 1)]
+    assert selected(site, "SELECT career, term FROM leaderq_fences") == [("reports", 1)]
+
+
+def selected(database: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(query).fetchall()
 
 
 DJANGO = {
@@ -236,11 +236,9 @@ class Report(models.Model):
 
 def test_the_page_about_tests(reader, tmp_path):
     without_servers, plain, plugin, with_servers = python("testing")
-    (tmp_path / "billing.py").write_text(SETTING_ASIDE)
-    (tmp_path / "test_billing.py").write_text(without_servers)
-    (tmp_path / "test_beacon.py").write_text(plain)
-    (tmp_path / "conftest.py").write_text(plugin)
-    (tmp_path / "test_mail.py").write_text(with_servers)
+    files = {"billing": SETTING_ASIDE, "test_billing": without_servers, "test_beacon": plain}
+    for name, text in (files | {"conftest": plugin, "test_mail": with_servers}).items():
+        (tmp_path / f"{name}.py").write_text(text)
     without = [f"-pno:{plugin}" for plugin in ("cacheprovider", "xdist", "leaderq")]
     command = [sys.executable, "-m", "pytest", "-q", *without, f"--rootdir={tmp_path}", tmp_path]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -268,15 +266,10 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     reports, run_now, cron, once, create, put, doctor, run_billing, dead, replay, lead = others
     assert install == "pip install 'leaderq[servers]'"
     counter, marking, scheduled, billing, settling, _ = python("quickstart")
-    for name, snippet in {
-        "counter": counter,
-        "marking": marking,
-        "reports": scheduled,
-        "billing": billing,
-        "settling": settling,
-    }.items():
+    modules = {"counter": counter, "marking": marking, "reports": scheduled, "billing": billing}
+    modules |= {"settling": settling, "bills": python("offset-stores")[0]}
+    for name, snippet in modules.items():
         (tmp_path / f"{name}.py").write_text(snippet)
-    (tmp_path / "bills.py").write_text(python("offset-stores")[0])
     for script in ("nightly.sh", "poll.sh"):
         (tmp_path / script).write_text("#!/bin/sh\necho term $LEADERQ_TERM_NUMBER\n")
         (tmp_path / script).chmod(0o755)
@@ -298,40 +291,32 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
     assert {run_now, cron, once} <= {*commands("schedules")}
     assert reports in commands("schedules")[0]
 
-    user.types(create)
-    user.types(create.replace("clicks", "orders"))
-    user.types(create.replace("clicks", "orders-dead"))
-    user.types(create.replace("clicks", "invoices"))
+    for topic in ("clicks", "orders", "orders-dead", "invoices"):
+        user.types(create.replace("clicks", topic))
     user.types(doctor)
     user.types(put)
     draining = user.opens(run_billing)
     draining.wait_for(r"\d 0 b'anna' b'GET /'\n\d 1 b'anna' b'GET /cart'")
     assert draining.interrupt() == 0
-    feed(user, "orders", b"order")
+    produce(user.environment["LEADERQ_KAFKA"], "orders", [(None, b"order")])
     settles = user.opens("leaderq run settling:Settling")
     settles.wait_for("stage=execution")
-    eventually(
-        lambda: (
-            json.loads(user.types("leaderq status --career settling --json"))["drain"]["lag"] == 0
-        )
-    )
+    lag = "leaderq status --career settling --json"
+    eventually(lambda: json.loads(user.types(lag))["drain"]["lag"] == 0)
     user.types(dead)
     user.types(replay)
     assert settles.interrupt() == 0
     bills = user.opens("leaderq run bills:Billing --career bills")
     bills.wait_for("stage=execution")
-    eventually(
-        lambda: billed(tmp_path) == [(b"GET /",), (b"GET /cart",)], message="clicks are billed"
-    )
+    clicks = [(b"GET /",), (b"GET /cart",)]
+    billed = "SELECT click FROM bills"
+    eventually(lambda: selected(tmp_path / "billing.sqlite3", billed) == clicks)
     assert bills.interrupt() == 0
     assert "term 1" in user.types(lead)
     queues(user)
 
-    known = {
-        *commands("quickstart"),
-        "leaderq run settling:Settling",
-        "leaderq doctor --career settling:Settling",
-    }
+    settle = {f"leaderq {verb} settling:Settling" for verb in ("run", "doctor --career")}
+    known = settle.union(commands("quickstart"))
     assert {line for line in commands("README") if line.startswith("leaderq")} <= known
     user.types("leaderq doctor --career settling:Settling")
 
@@ -361,18 +346,6 @@ def queues(user: Reader) -> None:
     user.types(requeue)
     user.types(drain)
     assert len((Path(user.cwd) / "orders.jsonl").read_text().splitlines()) == 2
-
-
-def feed(user: Reader, topic: str, value: bytes) -> None:
-    produce(user.environment["LEADERQ_KAFKA"], topic, [(None, value)])
-
-
-def billed(folder: Path) -> list[tuple[bytes]]:
-    connection = sqlite3.connect(folder / "billing.sqlite3")
-    try:
-        return connection.execute("SELECT click FROM bills").fetchall()
-    finally:
-        connection.close()
 
 
 def test_the_python_of_the_readme_is_that_of_the_quickstart():

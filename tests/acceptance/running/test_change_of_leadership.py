@@ -5,21 +5,18 @@ not. And the guardian as its user's shell, terminal and supervisor treat it.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 from contextlib import suppress
 
 import pytest
 
 from leaderq.base.clock import now_s
-from leaderq.running.descendants import children_of, stat_of
+from leaderq.running.descendants import stat_of
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 from leaderq.testing.waiting import patience
 
 RECORDER = "recorder:Recorder"
-AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
 
 
 def leading(candidate, **more):
@@ -111,32 +108,9 @@ def test_a_failing_career_hands_over_cools_off_and_stands_again(start, history):
     a.wait_for("term_began", count=3)
 
 
-def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(start, history):
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*AS_PROCESS_ONE, "true"], capture_output=True).returncode
-    ):
-        pytest.skip("this system lets nobody make a process namespace (unshare --pid)")
-    a = start("orphans:Orphans", id="a", under=AS_PROCESS_ONE)
-    leading(a)
-    eventually(lambda: history.lines("orphan left"))
-    eventually(lambda: history.lines("no zombies"))
-    (guardian,) = children_of(a.pid)
-    os.kill(guardian, signal.SIGTERM)
-    assert a.wait() == 0
-    assert history.lines("handOver", reason="withdrawn")
-
-
 # -- the guardian
 
 TINY = "rude:TinyUnits"
-
-
-@pytest.mark.parametrize("raised", ["error", "exit"])
-def test_what_the_users_module_raises_is_said_once_and_is_bad_usage(start, raised):
-    a = start(TINY, id="a", environment={"RUDE_IMPORT": raised})
-    assert a.wait() == 2
-    assert sum("no such table" in line["message"] for line in a.lines) == 1
 
 
 def test_a_hang_up_is_a_request_to_stop(standing, history):

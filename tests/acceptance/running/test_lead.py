@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from processes import running_with
 
 from leaderq.election import Operator
+from leaderq.running.descendants import children_of
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
@@ -27,6 +29,14 @@ trap '' TERM
 (setsid sh -c 'while :; do echo "$1 daemon" >>"$0"; sleep 0.01; done' "$0" $LEADERQ_TERM_NUMBER &)
 while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done
 """
+ORPHAN = """
+(sh -c 'echo $$ >"$0"' "$0.orphan" &)
+until test -s "$0.orphan"; do sleep 0.01; done
+while test -e /proc/$(cat "$0.orphan"); do sleep 0.01; done
+echo reaped >"$0"
+while :; do sleep 0.01; done
+"""
+AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
 LEAVING = """
 (trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
 setsid sh -c 'trap "" TERM; while :; do echo apart >>"$0"; sleep 0.01; done' "$0" &
@@ -54,24 +64,6 @@ def lead(start):
 @pytest.fixture
 def operator(zookeeper, znode_root):
     return Operator(zookeeper, "commands", root=znode_root)
-
-
-@pytest.fixture
-def run_lead(zookeeper_server, znode_root):
-    """Run a command as the only candidate to its end."""
-
-    def run(*command: str, **options) -> subprocess.CompletedProcess[str]:
-        connection = ["--zookeeper", zookeeper_server.address, "--root", znode_root]
-        own = ["lead", "--career", "commands", *connection, "--log-level", "error", "--"]
-        return subprocess.run(
-            [sys.executable, "-m", "leaderq", *own, *command],
-            capture_output=True,
-            text=True,
-            timeout=60 * patience(),
-            **options,
-        )
-
-    return run
 
 
 def lines(journal: Path, what: str) -> list[str]:
@@ -154,6 +146,18 @@ def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
     assert len(text(journal)) == size
 
 
+def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(lead, journal):
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([*AS_PROCESS_ONE, "true"]).returncode:
+        pytest.skip("this system lets nobody make a process namespace (unshare --pid)")
+    a = lead("sh", "-c", ORPHAN, str(journal), under=AS_PROCESS_ONE)
+    eventually(lambda: lines(journal, "reaped"))
+    (guardian,) = children_of(a.pid)
+    os.kill(guardian, signal.SIGTERM)
+    assert a.wait() == 0
+    assert a.said("term_ended", reason="withdrawn", clean=True)
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -162,7 +166,8 @@ def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
         (["{folder}/no-interpreter"], 126),
     ],
 )
-def test_the_exit_code_of_a_command_is_that_of_its_leader(run_lead, tmp_path, command, code):
+def test_the_exit_code_of_a_command_is_that_of_its_leader(start, tmp_path, command, code):
     (tmp_path / "no-interpreter").write_text("echo x\n")
     (tmp_path / "no-interpreter").chmod(0o755)
-    assert run_lead(*(word.format(folder=tmp_path) for word in command)).returncode == code
+    command = [word.format(folder=tmp_path) for word in command]
+    assert start("commands", command=command).wait() == code

@@ -30,22 +30,22 @@ EVERY_S = 0.25
 Contender = tuple[CandidateProcess, FaultProxy]
 
 
-def kill(contender: Contender) -> None:
-    contender[0].signal_worker(signal.SIGKILL)
+SIGNALS = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}
 
 
-def freeze(contender: Contender) -> None:
-    contender[0].signal_worker(signal.SIGSTOP)
-
-
-def black_hole(contender: Contender) -> None:
-    contender[1].black_hole()
+def hurt_by(fault: str, contender: Contender) -> None:
+    candidate, proxy = contender
+    if fault in SIGNALS:
+        candidate.signal_worker(SIGNALS[fault])
+    else:
+        proxy.black_hole()
 
 
 def mend(contender: Contender) -> None:
-    if contender[0].alive:
-        contender[0].signal_worker(signal.SIGCONT)
-    contender[1].heal()
+    candidate, proxy = contender
+    if candidate.alive:
+        candidate.signal_worker(signal.SIGCONT)
+    proxy.heal()
 
 
 class Entries:
@@ -84,7 +84,7 @@ def test_every_tick_is_recorded_once_while_leaders_are_killed_frozen_and_cut_off
     running = {one: begun(one, fault_proxy(zookeeper_server.address)) for one in ("a", "b", "c")}
     observer = Observer(zookeeper, "clockwork", root=znode_root)
     entries = Entries(zookeeper, f"{znode_root}/clockwork/schedules/tidy")
-    faults, fault, hurt = itertools.cycle([kill, freeze, black_hole]), kill, None
+    faults, fault, hurt = itertools.cycle([*SIGNALS, "black hole"]), "", None
     survived = set()
     eventually(lambda: (record := entries.look()) and record.history)
     while len(history.lines("done")) < TICKS or len(survived) < 3:
@@ -101,7 +101,7 @@ def test_every_tick_is_recorded_once_while_leaders_are_killed_frozen_and_cut_off
             mend(running[hurt])
             survived.add(fault)
         fault, hurt = next(faults), leader
-        fault(running[leader])
+        hurt_by(fault, running[leader])
     for contender in running.values():
         mend(contender)
         contender[0].stop()
@@ -122,12 +122,9 @@ def _judge(record: ScheduleRecord, entries: Entries, history: Any, on_crash: str
         assert attempts == sorted(set(attempts)), f"one attempt was made twice: {at} {attempts}"
         assert on_crash == "again" or len(attempts) == 1, f"{at} was begun twice"
     for at, run in runs.items():
-        assert run.outcome is not TickOutcome.DONE or done[at], (
-            f"{at} is recorded, and was not done"
-        )
+        assert run.outcome is not TickOutcome.DONE or done[at], f"{at} was not done"
         assert run.outcome is not TickOutcome.LOST or on_crash == "skip"
-    terms = {one.term for one in runs.values()}
-    assert len(terms) >= 3, "leaders were changed"
+    assert len({one.term for one in runs.values()}) >= 3, "leaders were changed"
 
 
 # ---- commands ------------------------------------------------------------------------------------

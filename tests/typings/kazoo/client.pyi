@@ -1,10 +1,9 @@
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
 class KazooClient:
@@ -29,28 +28,7 @@ class KazooClient:
     _session_passwd: bytes
     _session_timeout: int
     _stopped: threading.Event
-    def __init__(
-        self,
-        hosts: str = ...,
-        timeout: float = ...,
-        client_id: tuple[int, bytes] | None = ...,
-        handler: Any = ...,
-        default_acl: Sequence[ACL] | None = ...,
-        auth_data: Collection[tuple[str, str]] | None = ...,
-        sasl_options: dict[str, Any] | None = ...,
-        read_only: bool | None = ...,
-        randomize_hosts: bool = ...,
-        connection_retry: KazooRetry | None = ...,
-        command_retry: KazooRetry | None = ...,
-        logger: Any = ...,
-        keyfile: str | None = ...,
-        keyfile_password: str | None = ...,
-        certfile: str | None = ...,
-        ca: str | None = ...,
-        use_ssl: bool = ...,
-        verify_certs: bool = ...,
-        check_hostname: bool = ...,
-    ) -> None: ...
+    def __init__(self, hosts: str = ..., timeout: float = ..., **options: Any) -> None: ...
     @property
     def connected(self) -> bool: ...
     @property
@@ -66,6 +44,5 @@ class KazooClient:
     def create(self, path: str, value: bytes = ..., *, ephemeral: bool = ...) -> str: ...
     def exists(self, path: str) -> Any: ...
     def ensure_path(self, path: str) -> bool: ...
-    def get_acls(self, path: str) -> tuple[list[ACL], Any]: ...
     def _call(self, request: Any, async_object: Any) -> bool | None: ...
     def _session_callback(self, state: str) -> None: ...

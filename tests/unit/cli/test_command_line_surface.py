@@ -47,6 +47,7 @@ LEAVES_OF = {
     "topics": "create ls put show",
     "journal": "inspect verify replay send truncate",
 }
+LEAD, CRON = ["lead", "--career", "c"], ["--cron", "* * * * *"]
 LEAVES = [verb for verb in VERBS.split() if verb not in LEAVES_OF]
 LEAVES += [f"{group} {leaf}" for group, leaves in LEAVES_OF.items() for leaf in leaves.split()]
 
@@ -157,11 +158,16 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["topics", "create", "a b"], "'a b' cannot be the name of a topic; use up to 249 letters"),
         (["run"], "name careers as MODULE:CLASS, or give --all for those of the configuration"),
         (["run", "a:A", "--all"], "name careers as MODULE:CLASS, or give --all"),
-        (["lead", "--career", "c"], "Missing argument 'COMMAND [ARGS]...'"),
-        (["lead", "--career", "c", "--"], "Missing argument 'COMMAND [ARGS]...'"),
+        (LEAD, "Missing argument 'COMMAND [ARGS]...'"),
+        ([*LEAD, "--"], "Missing argument 'COMMAND [ARGS]...'"),
         (["lead", "--", "true"], "no career is named; give --career NAME, or set LEADERQ_CAREER"),
         (["lead", "--no-guardian", "--career", "c", "true"], "leave --guardian on"),
         (["lead", "--on-exit", "run", "--career", "c", "true"], "'run' is not one of"),
+        ([*LEAD, "--tz", "Europe/Berlin", "true"], "--tz means nothing without --cron"),
+        ([*LEAD, "--catch-up", "all", "true"], "--catch-up means nothing without --cron"),
+        ([*LEAD, "--once", "k", "--on-crash", "skip", "true"], "--on-crash means nothing without"),
+        ([*LEAD, *CRON, "--on-exit", "stop", "true"], "--on-exit means nothing with --cron"),
+        ([*LEAD, *CRON, "--once", "k", "true"], "--cron and --once exclude each other"),
         (["status", "--zookeper", "a"], "--zookeeper"),
         (["transfer"], "Missing option '--to'"),
         (["step-down", "--timeout-s", "soon"], "'soon' is not a valid float"),

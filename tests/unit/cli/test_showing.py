@@ -231,6 +231,7 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
 
 # -- what doctor says of a career's topics, given what the cluster says of them
 
+OK, ADVICE, FAILED = Verdict.OK, Verdict.ADVICE, Verdict.FAILED
 FINE = TopicView(6, 0, 3, 3, 2, frozenset({"READ", "WRITE", "DESCRIBE"}))
 MISSING = TopicView(0, 0, 0, 0, None, frozenset({"READ", "DESCRIBE"}))
 
@@ -240,44 +241,31 @@ def may(view: TopicView, *operations: str) -> TopicView:
 
 
 @pytest.mark.parametrize(
-    ("view", "verdict", "said"),
+    ("judge", "view", "verdict", "said"),
     [
-        (FINE, Verdict.OK, "6 partitions, 3 of 3 replicas in sync"),
-        (replace(FINE, operations=None), Verdict.OK, "6 partitions"),
-        (MISSING, Verdict.FAILED, "create it: leaderq topics create clicks"),
-        (may(MISSING), Verdict.FAILED, "may not see it, or it is not there"),
-        (may(FINE, "DESCRIBE"), Verdict.FAILED, "needs the operation READ"),
-        (replace(FINE, leaderless=2), Verdict.FAILED, "2 of 6 partitions have no leader"),
-        (replace(FINE, in_sync=2), Verdict.ADVICE, "2 of 3 replicas in sync; is a broker down?"),
-        (replace(FINE, replicas=1, in_sync=1), Verdict.ADVICE, "lost with the disk of one broker"),
+        (judge_topic, FINE, OK, "6 partitions, 3 of 3 replicas in sync"),
+        (judge_topic, replace(FINE, operations=None), OK, "6 partitions"),
+        (judge_topic, MISSING, FAILED, "create it: leaderq topics create clicks"),
+        (judge_topic, may(MISSING), FAILED, "may not see it, or it is not there"),
+        (judge_topic, may(FINE, "DESCRIBE"), FAILED, "needs the operation READ"),
+        (judge_topic, replace(FINE, leaderless=2), FAILED, "2 of 6 partitions have no leader"),
+        (judge_topic, replace(FINE, in_sync=2), ADVICE, "2 of 3 replicas in sync; is a broker"),
+        (judge_topic, replace(FINE, replicas=1, in_sync=1), ADVICE, "lost with the disk of one"),
+        (judge_dead_letters, FINE, OK, "6 partitions"),
+        (judge_dead_letters, may(MISSING, "CREATE", "WRITE"), OK, "made when the career is run"),
+        (judge_dead_letters, may(MISSING, "WRITE"), FAILED, "create it: leaderq topics create"),
+        (judge_dead_letters, may(MISSING, "CREATE"), FAILED, "needs WRITE, and CREATE if it is"),
+        (judge_dead_letters, may(FINE, "READ", "DESCRIBE"), FAILED, "needs WRITE"),
+        (judge_dead_letters, replace(FINE, in_sync=1), FAILED, "1 replicas are in sync, and min."),
     ],
 )
-def test_a_topic_is_fit_to_be_read_or_what_to_do_is_said(view, verdict, said):
-    found = judge_topic("clicks", view)
+def test_a_topic_is_fit_for_its_use_or_what_to_do_is_said(judge, view, verdict, said):
+    found = judge("clicks", view)
     assert (found.check, found.verdict) == ("topic clicks", verdict)
     assert said in found.detail
 
 
-@pytest.mark.parametrize(
-    ("view", "verdict", "said"),
-    [
-        (FINE, Verdict.OK, "6 partitions"),
-        (may(MISSING, "CREATE", "WRITE"), Verdict.OK, "made when the career is run"),
-        (may(MISSING, "WRITE"), Verdict.FAILED, "may not create it: leaderq topics create dead"),
-        (may(MISSING, "CREATE"), Verdict.FAILED, "needs WRITE, and CREATE if it is missing"),
-        (may(FINE, "READ", "DESCRIBE"), Verdict.FAILED, "needs WRITE"),
-        (replace(FINE, in_sync=1), Verdict.FAILED, "1 replicas are in sync, and min.insync."),
-    ],
-)
-def test_a_dead_letter_topic_takes_letters_or_what_to_do_is_said(view, verdict, said):
-    found = judge_dead_letters("dead", view)
-    assert found.verdict is verdict
-    assert said in found.detail
-
-
 # -- what doctor says of ZooKeeper's servers, given what they say; and how they are asked
-
-OK, ADVICE, FAILED = Verdict.OK, Verdict.ADVICE, Verdict.FAILED
 
 
 def servers(*ticks: float | None) -> list[ServerView]:

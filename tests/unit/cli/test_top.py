@@ -223,8 +223,13 @@ def test_sorting_filtering_and_one_career_in_full() -> None:
     assert on_screen(use) == []
 
 
-def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
+def test_a_deed_is_asked_for_with_a_reason_a_refusal_is_shown_and_escape_does_nothing() -> None:
     async def use(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("down", "d", "enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        (told,) = app._notifications
+        assert (told.message, told.severity) == ("nobody leads", "error")
         await pilot.press("ctrl+end", "p")
         assert isinstance(app.screen, ConfirmScreen)
         await pilot.press("escape")
@@ -234,20 +239,9 @@ def test_a_deed_is_asked_for_with_a_reason_and_escape_does_nothing() -> None:
         await pilot.press("d", "enter", "r", "enter")
 
     assert on_screen(use) == [
+        (Action(Deed.STEP_DOWN, "lost"), ""),
         (Action(Deed.PAUSE, "billing"), "closed"),
         (Action(Deed.TRANSFER, "billing", "host-b"), "calm"),
         (Action(Deed.STEP_DOWN, "billing"), ""),
         (Action(Deed.RESUME, "billing"), ""),
     ]
-
-
-def test_a_refusal_is_shown() -> None:
-    async def use(app: TopApp, pilot: Pilot[None]) -> None:
-        await pilot.press("down", "d", "enter")
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        assert ("nobody leads", "error") in [
-            (one.message, one.severity) for one in app._notifications
-        ]
-
-    assert [action.subject for action, _ in on_screen(use)] == ["lost"]

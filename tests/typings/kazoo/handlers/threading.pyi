@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 class SequentialThreadingHandler:
     name: ClassVar[str]
-    queue_impl: ClassVar[Any]
     timeout_exception: ClassVar[type[Exception]]
     callback_queue: Any
     completion_queue: Any
@@ -24,5 +23,3 @@ class SequentialThreadingHandler:
         timeout: float | None = ...,
         **_: Any,
     ) -> Any: ...
-    def create_socket_pair(self) -> tuple[Any, Any]: ...
-    def dispatch_callback(self, callback: Any) -> None: ...

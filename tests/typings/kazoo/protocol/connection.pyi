@@ -9,18 +9,11 @@ class ConnectionHandler:
     client: Any
     sasl_options: dict[str, Any] | None
     handler: Any
-    connection_closed: threading.Event
     connection_stopped: threading.Event
     ping_outstanding: threading.Event
     _connection_routine: threading.Thread | None
     _socket: Any
-    def __init__(
-        self,
-        client: Any,
-        retry_sleeper: Any,
-        logger: Any = ...,
-        sasl_options: dict[str, Any] | None = ...,
-    ) -> None: ...
+    def __init__(self, client: Any, retry_sleeper: Any, **options: Any) -> None: ...
     def start(self) -> None: ...
     def close(self) -> None: ...
     def zk_loop(self) -> None: ...

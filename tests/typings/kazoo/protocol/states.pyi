@@ -1,5 +1,3 @@
-from typing import Any, NamedTuple
-
 class KazooState:
     SUSPENDED: str
     CONNECTED: str
@@ -12,10 +10,5 @@ class KeeperState:
     CONNECTING: str
     CLOSED: str
     EXPIRED_SESSION: str
-
-class Callback(NamedTuple):
-    type: str
-    func: Any
-    args: tuple[Any, ...]
 
 class ZnodeStat(tuple[int, ...]): ...
