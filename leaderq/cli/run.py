@@ -516,10 +516,10 @@ def _leave_in(budget_s: float, waiting: Service) -> None:
     wait for threads of the user's, such as those of a pool.
     """
     waiting.pause(budget_s)
-    waited_for = [one.name for one in threading.enumerate() if not one.daemon]
+    names = [one.name for one in threading.enumerate() if not one.name.startswith("leaderq-leav")]
     log.error(
         "threads hold this process up, it leaves budget_s=%g threads=%s",
-        *(budget_s, ", ".join(waited_for[:_NAMED])),
+        *(budget_s, ", ".join(names[:_NAMED])),
     )
     _leave(ExitCode.HANDOVER_MISSED)
 
