@@ -93,23 +93,6 @@ def test_ctrl_c_in_a_wait_leaves_it_usable():
     assert waker.wait(0) is True
 
 
-def test_no_wake_is_lost_between_two_threads():
-    ping, pong = Waker(), Waker()
-    rounds = 2000
-
-    def answer() -> None:
-        for _ in range(rounds):
-            assert ping.wait(LONG_S)
-            pong.wake()
-
-    other = threading.Thread(target=answer)
-    other.start()
-    for _ in range(rounds):
-        ping.wake()
-        assert pong.wait(LONG_S)
-    other.join()
-
-
 def test_two_who_wake_at_once_wake_one_waiter():
     class Overtaken:
         """A lock that another thread releases between a look at it and its release."""
