@@ -17,7 +17,6 @@ from leaderq.errors import (
     CoordinatorClosed,
     NodeExists,
     TokenOver,
-    WouldDeadlock,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData

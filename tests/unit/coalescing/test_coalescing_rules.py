@@ -188,11 +188,6 @@ def test_every_key_has_a_name_that_zookeeper_takes(key):
 
 
 @given(KEYS, KEYS)
-def test_two_keys_never_share_a_name(one, other):
-    assert (encoded(one) == encoded(other)) == (one == other)
-
-
-@given(KEYS, KEYS)
 def test_no_znode_of_one_key_is_taken_for_that_of_another(one, other):
     if one != other:
         ours, theirs = KeyZnodes.of("/root", one), KeyZnodes.of("/root", other)

@@ -158,7 +158,7 @@ def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> No
 
 
 @pytest.mark.parametrize("timeout", [None, WAIT_S])
-def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(clock, timeout) -> None:
+def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(at, timeout) -> None:
     steps = threading.Semaphore(0)
 
     def stepwise(letter: str) -> str:
@@ -171,7 +171,7 @@ def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(clock, ti
         thread, outcome = in_thread(future.result, timeout)
         steps.release()
         eventually(future.running)
-        clock.at_s += 6
+        at[0] += 6
         assert not future.expire_if_due()
         assert outcome == []
         steps.release()
