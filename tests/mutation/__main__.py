@@ -17,7 +17,7 @@ from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
-from mutation.trying import ROOT, Verdict, tried, use_profile
+from mutation.trying import ROOT, Tried, Verdict, tried, use_profile
 
 SHARE = 0.05
 """Of the edits, so many may survive."""
@@ -45,17 +45,19 @@ def main() -> int:
     controls = [text.removeprefix("controls") for text in texts if text.startswith("controls")]
     if controls:
         return _try_controls(controls[0].removeprefix(":"), options.jobs)
-    rows = []
+    rows, is_unfit = [], False
     for module in MODULES:
         short = module.removeprefix("leaderq.")
         if any(text.partition(":")[0] in short for text in texts):
             ids = {text for text in texts if text.startswith(f"{short}:")}
-            rows.append(_tried(module, options.jobs, ids or None))
-    edits, alive = sum(row.edits for row in rows), sum(row.survived for row in rows)
-    print(f"{len(rows)} modules, {edits} edits, {alive} survive, {sum(r.took_s for r in rows)} s")
+            edits, found = tried(module, MODULES[module], options.jobs, ids or None)
+            rows.append(_row(short, edits, found))
+            is_unfit = is_unfit or bool(found.unfit)
+    number, alive = sum(row.edits for row in rows), sum(row.survived for row in rows)
+    print(f"{len(rows)} modules, {number} edits, {alive} survive, {sum(r.took_s for r in rows)} s")
     if options.table:
         _write_table(Path(options.table), rows)
-    failed = int(alive > SHARE * edits)
+    failed = int(is_unfit or alive > SHARE * number)
     return failed if options.only else max(failed, _try_controls("", options.jobs))
 
 
@@ -78,8 +80,8 @@ def _try_controls(text: str, jobs: int) -> int:
     return 1 if trouble else 0
 
 
-def _tried(module: str, jobs: int, only: set[str] | None) -> Row:
-    edits, found = tried(module, MODULES[module], jobs, only)
+def _row(module: str, edits: Sequence[Edit], found: Tried) -> Row:
+    """The figures of one module, which are printed, with the edits that survive or hang."""
     for nodeid in found.unfit:
         print(f"FAILS WITHOUT ANY EDIT: {nodeid}")
     alive = [edit for edit in edits if found.verdicts[edit.id] is Verdict.SURVIVED]
@@ -90,7 +92,7 @@ def _tried(module: str, jobs: int, only: set[str] | None) -> Row:
     hung = [edit for edit in edits if found.verdicts[edit.id] is Verdict.TIMED_OUT]
     equal, killed = len(alive) - len(survived), len(edits) - len(alive)
     figures = killed + len(survived), killed, len(hung), len(survived), equal
-    row = Row(module.removeprefix("leaderq."), *figures, round(found.took_s))
+    row = Row(module, *figures, round(found.took_s))
     print(*(f"{name} {value}" for name, value in row._asdict().items()), sep="  ", flush=True)
     for edit in [*hung, *survived]:
         print(f"  {found.verdicts[edit.id].value:12}{_said(edit)}", flush=True)
