@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -42,7 +43,11 @@ _ARITHMETIC = {
     ast.BitXor: ast.BitOr,
 }
 _TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_LOGS = {"log", "_log", "logger", "_logger"}
+_LEFT_OUT = re.compile(
+    r"import |from |assert |global |nonlocal |if TYPE_CHECKING:|_?log(ger)?\.\w+\("
+    r"|(__all__|__slots__|__match_args__|_?log) = |\w+ = Callable\["
+)
+"""How statements begin that are for people, type checkers and Python alone."""
 _FOR_PEOPLE = {"__repr__", "__str__", "__format__"}
 _KEYWORDS_LEFT_OUT = {"strict", "repr", "exc_info", "stacklevel", "frozen", "slots", "kw_only"}
 _CALLS_LEFT_OUT = {"cast", "TypeVar", "NewType", "ParamSpec", "namedtuple", "TypeAlias"}
@@ -310,24 +315,9 @@ def _is_table(parent: ast.AST, node: Any, at: _Place) -> bool:
 
 
 def _is_left_out(node: Any) -> bool:
-    if getattr(node, "name", "") in _FOR_PEOPLE:
-        return True
-    if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)):
-        return True
-    if isinstance(node, ast.Expr):
-        if isinstance(node.value, ast.Constant):
-            return True
-        call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            return isinstance(call.func.value, ast.Name) and call.func.value.id in _LOGS
-    if isinstance(node, ast.Assign):
-        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if isinstance(node.value, ast.Subscript) and _name(node.value.value) == "Callable":
-            return True  # a name for a type
-        return bool(names & {"__all__", "__slots__", "_log", "log", "__match_args__"})
-    if isinstance(node, ast.If):
-        return _name(node.test) == "TYPE_CHECKING"
-    return False
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_for_people = getattr(node, "name", "") in _FOR_PEOPLE
+    return is_text or is_for_people or bool(_LEFT_OUT.match(ast.unparse(node)))
 
 
 def _is_stored(node: Any) -> bool:
