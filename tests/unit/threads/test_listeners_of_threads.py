@@ -136,6 +136,32 @@ def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_wai
     assert heard == [("one", here), ("two", here)]
 
 
+def test_values_of_many_threads_are_told_one_at_a_time_in_the_order_of_each_thread():
+    listeners: Listeners[tuple[int, int]] = Listeners()
+    heard: list[tuple[int, int]] = []
+    at_once = threading.Lock()
+
+    def hear(value: tuple[int, int]) -> None:
+        assert at_once.acquire(blocking=False)
+        heard.append(value)
+        at_once.release()
+
+    def announce(number: int) -> None:
+        for count in range(300):
+            listeners.announce((number, count))
+
+    listeners.add(hear)
+    threads = [threading.Thread(target=announce, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    listeners.deliver()
+    assert sorted(heard) == [(number, count) for number in range(4) for count in range(300)]
+    for number in range(4):
+        assert [count for who, count in heard if who == number] == list(range(300))
+
+
 def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told():
     told: list[int] = []
     heard: list[int] = []
