@@ -5,47 +5,60 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
 
 from mutation.controlling import run_controls
-from mutation.controls import CONTROLS, Control
+from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
-from mutation.trying import Tried, Verdict, edits_in, tried, use_profile
+from mutation.trying import ROOT, Tried, Verdict, tried, use_profile
 
-ROOT = Path(__file__).parents[2]
 SHARE = 0.05
 """Of the edits, so many may survive."""
 BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
+HEAD = "\n| module | edits | killed | of these hung | survived | equal | s |\n" + "|---" * 7 + "|\n"
+
+
+class Row(NamedTuple):
+    """The figures of one module. ``edits``: without those that are equal."""
+
+    module: str
+    edits: int
+    killed: int
+    hung: int
+    survived: int
+    equal: int
+    took_s: int
 
 
 def main() -> int:
     options = _options()
     os.chdir(ROOT)
     use_profile()
-    chosen = [module for module in MODULES if _is_chosen(module, options.only)]
-    ids = {text for text in options.only or () if ":" in text}
-    if options.list:
-        for module in chosen:
-            for edit in edits_in(module):
-                print(_said(edit))
-        return 0
-    if options.only and (controls := _chosen_controls(options.only)):
-        return _try_controls(controls, options.jobs)
-    rows = []
-    for module in chosen:
-        only = {text for text in ids if text.startswith(module.removeprefix("leaderq.") + ":")}
-        rows.append(_tried(module, options.jobs, only or None))
-    failed = _sum_up(rows)
+    texts = options.only or [""]
+    controls = [text.removeprefix("controls") for text in texts if text.startswith("controls")]
+    if controls:
+        return _try_controls(controls[0].removeprefix(":"), options.jobs)
+    rows, is_unfit = [], False
+    for module in MODULES:
+        short = module.removeprefix("leaderq.")
+        if any(text.partition(":")[0] in short for text in texts):
+            ids = {text for text in texts if text.startswith(f"{short}:")}
+            edits, found = tried(module, MODULES[module], options.jobs, ids or None)
+            rows.append(_row(short, edits, found))
+            is_unfit = is_unfit or bool(found.unfit)
+    number, alive = sum(row.edits for row in rows), sum(row.survived for row in rows)
+    print(f"{len(rows)} modules, {number} edits, {alive} survive, {sum(r.took_s for r in rows)} s")
     if options.table:
         _write_table(Path(options.table), rows)
-    return failed if options.only else max(failed, _try_controls(CONTROLS, options.jobs))
+    failed = int(is_unfit or alive > SHARE * number)
+    return failed if options.only else max(failed, _try_controls("", options.jobs))
 
 
 def _options() -> argparse.Namespace:
@@ -54,22 +67,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="TEXT", help=only)
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: 1)")
     parser.add_argument("--table", metavar="FILE", help="put the figures into the table in FILE")
-    parser.add_argument("--list", action="store_true", help="list the edits, and try none")
     return parser.parse_args()
 
 
-def _is_chosen(module: str, texts: Sequence[str] | None) -> bool:
-    short = module.removeprefix("leaderq.")
-    return texts is None or any(text.partition(":")[0] in short for text in texts)
-
-
-def _chosen_controls(texts: Sequence[str]) -> list[Control]:
-    """All of them for ``controls``; for ``controls:TEXT`` those in whose name or file it is."""
-    wanted = [text.partition(":")[2] for text in texts if text.partition(":")[0] == "controls"]
-    return [one for one in CONTROLS if any(text in one.name + one.file for text in wanted)]
-
-
-def _try_controls(controls: Sequence[Control], jobs: int) -> int:
+def _try_controls(text: str, jobs: int) -> int:
+    """Try those in whose name or file the text is. Return 1 if one survives."""
+    controls = [one for one in CONTROLS if text in one.name + one.file]
     trouble = run_controls(controls, jobs)
     for one, said in trouble:
         print(f"NOT KILLED: {one.name}: {said}")
@@ -77,87 +80,47 @@ def _try_controls(controls: Sequence[Control], jobs: int) -> int:
     return 1 if trouble else 0
 
 
-class Row:
-    """The figures of one module."""
-
-    def __init__(self, module: str, edits: Sequence[Edit], found: Tried) -> None:
-        self.module = module
-        self.took_s = found.took_s
-        self.unfit = found.unfit
-        self.edits = [edit for edit in edits if edit.id in found.verdicts]
-        kept = {Verdict.SURVIVED, Verdict.NOT_REACHED}
-        alive = [edit for edit in self.edits if found.verdicts[edit.id] in kept]
-        self.same = [edit for edit in alive if edit.id in EQUIVALENT]
-        self.survivors = [edit for edit in alive if edit.id not in EQUIVALENT]
-        self.verdicts = found.verdicts
-        self.tried = len(self.edits) - len(self.same)
-        self.killed = self.tried - len(self.survivors)
-        self.hung = [edit for edit in self.edits if found.verdicts[edit.id] is Verdict.TIMED_OUT]
-
-
-def _tried(module: str, jobs: int, only: set[str] | None) -> Row:
-    row = Row(module, edits_in(module), tried(module, MODULES[module], jobs, only))
-    for nodeid in row.unfit:
+def _row(module: str, edits: Sequence[Edit], found: Tried) -> Row:
+    """The figures of one module, which are printed, with the edits that survive or hang."""
+    for nodeid in found.unfit:
         print(f"FAILS WITHOUT ANY EDIT: {nodeid}")
-    for edit in row.edits:
-        if edit.id in EQUIVALENT and edit not in row.same:
+    alive = [edit for edit in edits if found.verdicts[edit.id] is Verdict.SURVIVED]
+    for edit in edits:
+        if edit.id in EQUIVALENT and edit not in alive:
             print(f"LISTED AS EQUAL, BUT NOTICED: {edit.id}")
-    print(_line(row), flush=True)
-    for edit in [*row.hung, *row.survivors]:
-        print(f"  {row.verdicts[edit.id].value:12}{_said(edit)}", flush=True)
+    survived = [edit for edit in alive if edit.id not in EQUIVALENT]
+    hung = [edit for edit in edits if found.verdicts[edit.id] is Verdict.TIMED_OUT]
+    equal, killed = len(alive) - len(survived), len(edits) - len(alive)
+    figures = killed + len(survived), killed, len(hung), len(survived), equal
+    row = Row(module, *figures, round(found.took_s))
+    print(*(f"{name} {value}" for name, value in row._asdict().items()), sep="  ", flush=True)
+    for edit in [*hung, *survived]:
+        print(f"  {found.verdicts[edit.id].value:12}{_said(edit)}", flush=True)
     return row
-
-
-def _line(row: Row) -> str:
-    share = row.killed / row.tried if row.tried else 1.0
-    return (
-        f"{row.module.removeprefix('leaderq.'):34} edits {row.tried:4}  killed {row.killed:4}"
-        f" (hung {len(row.hung):2})"
-        f"  survived {len(row.survivors):3}  {share:7.1%}  equal {len(row.same):3}"
-        f"  {row.took_s:5.0f} s"
-    )
 
 
 def _said(edit: Edit) -> str:
     """The edit in a few lines: of a long statement only what surrounds the change."""
-    before, after = edit.before, edit.after
-    first = len(os.path.commonprefix([before, after]))  # noqa: RUF071
-    same = len(os.path.commonprefix([before[first:][::-1], after[first:][::-1]]))  # noqa: RUF071
+    first = len(os.path.commonprefix([edit.before, edit.after]))  # noqa: RUF071
     begin = max(0, first - 60)
-    lines = [f"{edit.id}  {edit.function}:{edit.line}  {edit.operator}"]
-    for sign, text in (("-", before), ("+", after)):
-        end = min(len(text), len(text) - same + 40)
-        shown = f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
-        lines.append(f"      {sign} {shown}")
-    return "\n".join(lines)
+    before, after = (text[begin : first + 80] for text in (edit.before, edit.after))
+    where = f"{edit.id}  {edit.function}:{edit.line}  {edit.operator}"
+    return f"{where}\n      - {before}\n      + {after}"
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
     """Put the rows in the place of those of the same modules, which stand between two marks."""
     before, rest = path.read_text().split(BEGIN)
     table, after = rest.split(END)
-    lines = {line.split(" ")[1]: line for line in table.splitlines() if line.startswith("| ")}
-    for row in rows:
-        figures = (row.tried, row.killed, len(row.hung), len(row.survivors), len(row.same))
-        name = row.module.removeprefix("leaderq.")
-        lines[name] = f"| {name} | {' | '.join(map(str, figures))} | {row.took_s:.0f} |"
-    known = [name.removeprefix("leaderq.") for name in MODULES]
-    kept = [lines[name] for name in known if name in lines]
-    columns = list(zip(*([cell.strip() for cell in line.split("|")] for line in kept), strict=True))
-    sums = [sum(map(int, each)) if "-" not in each else "-" for each in columns[2:8]]
-    head = ["| module | edits | killed | of these hung | survived | equal | s |", "|---" * 7 + "|"]
-    total = f"| *all {len(kept)}* | {' | '.join(map(str, sums))} |"
-    path.write_text(before + BEGIN + "\n".join(["", *head, *kept, total, ""]) + END + after)
-
-
-def _sum_up(rows: Sequence[Row]) -> int:
-    edits, alive = sum(row.tried for row in rows), sum(len(row.survivors) for row in rows)
-    took_s = sum(row.took_s for row in rows)
-    print(f"{len(rows)} modules, {edits} edits, {alive} survive, {took_s:.0f} s")
-    fails = any(row.unfit for row in rows)
-    return 1 if fails or alive > SHARE * edits else 0
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines() if "| " in line]
+    known = {line[0]: line[1:] for line in cells} | {row.module: [*row[1:]] for row in rows}
+    names = [name.removeprefix("leaderq.") for name in MODULES]
+    lines = {name: known[name] for name in names if name in known}
+    sums = [sum(map(int, column)) for column in zip(*lines.values(), strict=True)]
+    lines[f"*all {len(lines)}*"] = sums
+    shown = (f"| {name} | {' | '.join(map(str, figures))} |\n" for name, figures in lines.items())
+    path.write_text(before + BEGIN + HEAD + "".join(shown) + END + after)
 
 
 if __name__ == "__main__":
-    began_s = time.monotonic()
     sys.exit(main())

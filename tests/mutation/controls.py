@@ -231,14 +231,6 @@ what was read twice is in memory twice
 -            if (number := one.journal_id or 0) <= self._read_to:
 +            if (number := one.journal_id or 0) <= 0:
 
-= producing/request.py unit/producing/test_buffer_laws.py
-the requests of a run have one number
--one.seq, one.attempts = self.seq + number, self.attempts
-+one.seq, one.attempts = self.seq, self.attempts
-a run is taken apart anew each time: the same whenever it is asked
--        if self.parts is None:
-+        if self.run:
-
 = producing/buffer.py unit/producing/test_buffer_laws.py
 a flush waits for what came after it
 -        self._run = None
@@ -254,9 +246,6 @@ stuck keys may hold all of the memory: healthy keys go on
 +if sum(map(len, self._held.values())) >= self._options.max_items:
 
 = producing/account.py unit/producing/test_account.py
-memory is never near its high mark: requests are taken along near the high mark
--NEAR: Final = 0.75
-+NEAR: Final = 2.0
 a loss at close counts as chosen: is_as_chosen: dropped by a policy of the caller's
 -(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED)
 +(LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED, LossReason.CLOSED)

@@ -14,7 +14,6 @@ NUMBER_IS_SHORT = (
 )
 NOTE_IS_LONG = "no note has so few bytes, and none is read from nothing"
 UNCOUNTED = "without a limit nobody looks at sizes"
-LEAST_OF_BOTH = "the smaller of both is taken afterwards, and they are equal here"
 HEAP_IS_CLEANED = "an entry too many in a heap is dropped when it is read"
 PUT_BACK = "what is taken from a heap and not wanted is put back"
 ALONG_THE_HEAP = "looks at entries again, or too early; each name counts once, in the heap's order"
@@ -119,8 +118,6 @@ EQUIVALENT: dict[str, str] = {
     "producing.journal.records:da34e6c9": PARSED_AGAIN,
     "producing.request:963d1187": "the usual type is only found sooner",
     "running.supervision:86087973": "an equal time takes the place of an equal one",
-    "plain:7fb073ee": "what cannot be called is no coroutine function",
-    "plain:5857b43d": "a class is called by its metaclass, which is no coroutine function",
     "config.kinds:e373690a": GIVEN,
     "config.kinds:ba5a93ab": GIVEN,
     "schedules.plan:6f95b9ca": NEVER,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
@@ -41,12 +43,18 @@ _ARITHMETIC = {
     ast.BitXor: ast.BitOr,
 }
 _TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_LOGS = {"log", "_log", "logger", "_logger"}
+_LEFT_OUT = re.compile(
+    r"import |from |assert |global |nonlocal |if TYPE_CHECKING:|_?log(ger)?\.\w+\("
+    r"|(__all__|__slots__|__match_args__|_?log) = |\w+ = Callable\["
+)
+"""How statements begin that are for people, type checkers and Python alone."""
 _FOR_PEOPLE = {"__repr__", "__str__", "__format__"}
 _KEYWORDS_LEFT_OUT = {"strict", "repr", "exc_info", "stacklevel", "frozen", "slots", "kw_only"}
 _CALLS_LEFT_OUT = {"cast", "TypeVar", "NewType", "ParamSpec", "namedtuple", "TypeAlias"}
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DISPLAYS = (ast.Tuple, ast.List, ast.Set)
+_NO_CODE = {"annotation", "targets", "target", "type_comment"}
+_Change = tuple[ast.AST, str, Any]
+_Found = Iterator[tuple[Any, ...]]
+"""Of each edit its operator, and its changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +96,30 @@ class _Place:
     rebound: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """The child of ``parent`` in ``field``, or in its list there."""
+
+    parent: ast.AST
+    field: str
+    number: int | None = None
+
+    def put(self, *new: ast.AST) -> _Change:
+        """Put ``new``, which may be nothing in a list, in the place of the child."""
+        old = getattr(self.parent, self.field)
+        child = old if self.number is None else old[self.number]
+        for each in new:
+            ast.fix_missing_locations(ast.copy_location(each, child))
+        if self.number is None:
+            return self.parent, self.field, new[0]
+        return self.parent, self.field, [*old[: self.number], *new, *old[self.number + 1 :]]
+
+
 def edits_of(tree: ast.Module, module: str) -> list[Edit]:
     """All edits of ``tree``, in the order of its lines."""
-    found = list(_Walk().body(tree, "body", _Place()))
     seen: Counter[tuple[str, ...]] = Counter()
     named = []
-    for edit in found:
+    for edit in _inside(tree, _Place()):
         if edit.before == edit.after:
             continue
         key = (edit.function, edit.before, edit.after)
@@ -103,278 +129,199 @@ def edits_of(tree: ast.Module, module: str) -> list[Edit]:
     return named
 
 
-class _Walk:
-    """Walks statements, and in them expressions."""
+# -- the walk --------------------------------------------------------------------------------------
 
-    def body(self, parent: ast.AST, field: str, at: _Place) -> Iterator[Edit]:
-        statements: list[ast.stmt] = getattr(parent, field)
-        for number, statement in enumerate(statements):
-            yield from self._statement(parent, field, number, statement, at)
 
-    def _statement(
-        self, parent: ast.AST, field: str, number: int, node: ast.stmt, at: _Place
-    ) -> Iterator[Edit]:
-        if _is_left_out(node):
-            return
-        here = replace(at, statement=node)
-        if isinstance(node, _FUNCTIONS):
-            yield from self._function(node, here)
-        elif isinstance(node, ast.ClassDef):
-            is_enum = any("Enum" in ast.unparse(base) for base in node.bases)
-            inner = replace(at, function=f"{at.function}{node.name}.", is_enum=is_enum)
-            yield from self.body(node, "body", inner)
-        else:
-            if _is_for_effect(node, at):
-                nothing = ast.copy_location(ast.Pass(), node)
-                statements = getattr(parent, field)
-                without = [*statements[:number], nothing, *statements[number + 1 :]]
-                yield self._edit("statement removed", here, (parent, field, without), after="pass")
-            yield from self._parts(node, here)
+def _inside(node: ast.AST, at: _Place, *fields: str) -> Iterator[Edit]:
+    """The edits of the children of ``node``, or of those in ``fields``."""
+    for field, value in ast.iter_fields(node):
+        if field in _NO_CODE or (fields and field not in fields):
+            continue
+        is_list = isinstance(value, list)
+        for number, child in enumerate(value if is_list else [value]):
+            yield from _of_child(child, _Spot(node, field, number if is_list else None), at)
 
-    def _function(self, node: Any, at: _Place) -> Iterator[Edit]:
-        if node.name in _FOR_PEOPLE:
-            return
-        for field in ("defaults", "kw_defaults"):
-            for number, default in enumerate(getattr(node.args, field)):
-                if default is not None:
-                    yield from self._expression(node.args, field, number, default, at)
-        bound = Counter(
-            name.id
-            for name in ast.walk(node)
-            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-        )
+
+def _of_child(node: Any, spot: _Spot, at: _Place) -> Iterator[Edit]:
+    if isinstance(node, ast.stmt):
+        yield from _of_statement(node, spot, replace(at, statement=node))
+    elif isinstance(node, ast.expr):
+        is_left_out = isinstance(node, ast.Call) and _name(node.func) in _CALLS_LEFT_OUT
+        if not is_left_out and not isinstance(node, ast.JoinedStr):
+            yield from _made(_expression_edits(node, spot, at), at)
+            yield from _inside(node, at)
+    elif isinstance(node, ast.ExceptHandler):
+        yield from _made(_handler_edits(node), replace(at, statement=node))
+        yield from _inside(node, at, "body")
+    elif isinstance(node, ast.match_case):
+        yield from _inside(node, replace(at, statement=node.guard), "guard")
+        yield from _inside(node, at, "body")
+    elif isinstance(node, ast.comprehension):
+        filters = [_Spot(node, "ifs", number) for number in range(len(node.ifs))]
+        yield from _made((("filter removed", one.put()) for one in filters), at)
+        yield from _inside(node, at)
+    elif isinstance(node, ast.withitem):
+        yield from _inside(node, at, "context_expr")
+    elif isinstance(node, ast.keyword) and node.arg not in _KEYWORDS_LEFT_OUT:
+        yield from _inside(node, at)
+
+
+def _of_statement(node: ast.stmt, spot: _Spot, at: _Place) -> Iterator[Edit]:
+    if _is_left_out(node):
+        return
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield from _inside(node.args, at, "defaults", "kw_defaults")
+        bound = Counter(one.id for one in ast.walk(node) if _is_stored(one))
         own = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
         rebound = frozenset(name for name, times in bound.items() if times > 1 or name in own)
         inner = _Place(f"{at.function}{node.name}.", is_inside=True, rebound=rebound)
-        yield from self.body(node, "body", inner)
+        yield from _inside(node, inner, "body")
+    elif isinstance(node, ast.ClassDef):
+        is_enum = any("Enum" in ast.unparse(base) for base in node.bases)
+        inner = replace(at, function=f"{at.function}{node.name}.", is_enum=is_enum)
+        yield from _inside(node, inner, "body")
+    else:
+        yield from _made(_statement_edits(node, spot, at), at)
+        if not isinstance(node, ast.Raise):
+            yield from _inside(node, at)
 
-    def _parts(self, node: ast.stmt, at: _Place) -> Iterator[Edit]:  # noqa: C901
-        if isinstance(node, ast.Raise):
-            return
-        if isinstance(node, ast.Return):  # noqa: SIM102
-            if node.value is not None and not isinstance(node.value, ast.Constant):
-                none = ast.copy_location(ast.Constant(None), node.value)
-                yield self._edit("returns None", at, (node, "value", none))
-        if isinstance(node, ast.AugAssign):
-            yield from self._arithmetic(node, at)
-        if isinstance(node, (ast.If, ast.While)):
-            yield from self._condition(node, at)
-        for field, value in ast.iter_fields(node):
-            if field in ("annotation", "targets", "target", "type_comment"):
-                continue
-            if field in ("body", "orelse", "finalbody"):
-                yield from self.body(node, field, at)
-            elif field in ("handlers", "cases"):
-                for inner in value:
-                    yield from self._clause(inner, at)
-            elif isinstance(value, ast.expr):
-                yield from self._expression(node, field, None, value, at)
-            elif isinstance(value, list):
-                for number, each in enumerate(value):
-                    if isinstance(each, ast.expr):
-                        yield from self._expression(node, field, number, each, at)
-                    elif isinstance(each, ast.withitem):
-                        yield from self._expression(
-                            each, "context_expr", None, each.context_expr, at
-                        )
 
-    def _clause(self, node: Any, at: _Place) -> Iterator[Edit]:
-        if isinstance(node, ast.ExceptHandler) and node.type is not None:
-            here = replace(at, statement=node)
-            if isinstance(node.type, ast.Tuple):
-                yield from self._elements(node.type, here)
-            else:
-                never = ast.copy_location(ast.Tuple([], ast.Load()), node.type)
-                yield self._edit("nothing is caught", here, (node, "type", never))
-        elif getattr(node, "guard", None) is not None:
-            here = replace(at, statement=node.guard)
-            yield from self._expression(node, "guard", None, node.guard, here)
-        yield from self.body(node, "body", at)
-
-    def _expression(  # noqa: C901
-        self, parent: ast.AST, field: str, number: int | None, node: ast.expr, at: _Place
-    ) -> Iterator[Edit]:
-        if isinstance(node, ast.JoinedStr):
-            return
-        if isinstance(node, ast.Call) and _name(node.func) in _CALLS_LEFT_OUT:
-            return
-        yield from self._replaced(parent, field, number, node, at)
-        if isinstance(node, ast.Compare):
-            yield from self._comparison(node, at)
-        elif isinstance(node, ast.BinOp):
-            yield from self._arithmetic(node, at)
-        elif isinstance(node, ast.Call):
-            yield from self._call(node, at)
-        elif isinstance(node, ast.IfExp):
-            yield from self._condition(node, at)
-        elif isinstance(node, ast.Dict):
-            yield from self._entries(node, at)
-        elif isinstance(node, _DISPLAYS) and self._is_table(parent, node, at):
-            yield from self._elements(node, at)
-        for inner_field, value in ast.iter_fields(node):
-            values = value if isinstance(value, list) else [value]
-            for inner_number, each in enumerate(values):
-                index = inner_number if isinstance(value, list) else None
-                if isinstance(each, ast.expr):
-                    yield from self._expression(node, inner_field, index, each, at)
-                elif isinstance(each, ast.keyword) and each.arg not in _KEYWORDS_LEFT_OUT:
-                    yield from self._expression(each, "value", None, each.value, at)
-                elif isinstance(each, ast.comprehension):
-                    yield from self._comprehension(each, at)
-
-    def _replaced(
-        self, parent: ast.AST, field: str, number: int | None, node: ast.expr, at: _Place
-    ) -> Iterator[Edit]:
-        """Those edits that put another expression in the place of ``node``."""
-        for operator, new in _others(node, at):
-            ast.copy_location(new, node)
-            ast.fix_missing_locations(new)
-            if number is None:
-                yield self._edit(operator, at, (parent, field, new))
-            else:
-                values = list(getattr(parent, field))
-                values[number] = new
-                yield self._edit(operator, at, (parent, field, values))
-
-    def _comparison(self, node: ast.Compare, at: _Place) -> Iterator[Edit]:
-        for number, found in enumerate(node.ops):
-            for operator, table in (("boundary", _BOUNDARY), ("comparison negated", _OPPOSITE)):
-                if type(found) in table:
-                    ops = list(node.ops)
-                    ops[number] = table[type(found)]()
-                    yield self._edit(operator, at, (node, "ops", ops))
-
-    def _arithmetic(self, node: Any, at: _Place) -> Iterator[Edit]:
-        sides = [getattr(node, name) for name in ("left", "right", "value") if hasattr(node, name)]
-        texts = (ast.JoinedStr, ast.List, ast.Tuple)
-        if any(
-            isinstance(side, texts)
-            or (isinstance(side, ast.Constant) and isinstance(side.value, (str, bytes)))
-            for side in sides
-        ):
-            return
-        if type(node.op) in _ARITHMETIC:
-            yield self._edit("arithmetic", at, (node, "op", _ARITHMETIC[type(node.op)]()))
-
-    def _condition(self, node: Any, at: _Place) -> Iterator[Edit]:
-        test = node.test
-        if isinstance(test, (ast.Compare, ast.BoolOp, ast.Constant)):
-            return
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return
-        negated = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
-        yield self._edit("condition negated", at, (node, "test", negated))
-
-    def _comprehension(self, node: ast.comprehension, at: _Place) -> Iterator[Edit]:
-        yield from self._expression(node, "iter", None, node.iter, at)
-        for number, condition in enumerate(node.ifs):
-            without = [*node.ifs[:number], *node.ifs[number + 1 :]]
-            yield self._edit("filter removed", at, (node, "ifs", without))
-            yield from self._expression(node, "ifs", number, condition, at)
-
-    def _call(self, node: ast.Call, at: _Place) -> Iterator[Edit]:
-        if _name(node.func) in _TWINS:
-            return
-        for number, (first, second) in enumerate(zip(node.args, node.args[1:], strict=False)):
-            if _kind(first) is not None and _kind(first) == _kind(second):
-                swapped = list(node.args)
-                swapped[number : number + 2] = [second, first]
-                yield self._edit("arguments swapped", at, (node, "args", swapped))
-
-    def _is_table(self, parent: ast.AST, node: ast.expr, at: _Place) -> bool:
-        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            return False
-        if not isinstance(node, ast.Tuple) or not at.is_inside:
-            return not isinstance(parent, ast.Subscript)
-        if isinstance(parent, ast.Compare):
-            return any(isinstance(each, (ast.In, ast.NotIn)) for each in parent.ops)
-        if isinstance(parent, ast.Call):
-            return _name(parent.func) in ("isinstance", "issubclass", "suppress")
-        return isinstance(parent, ast.For)
-
-    def _elements(self, node: Any, at: _Place) -> Iterator[Edit]:
-        for number in range(len(node.elts)):
-            without = [*node.elts[:number], *node.elts[number + 1 :]]
-            yield self._edit("element removed", at, (node, "elts", without))
-
-    def _entries(self, node: ast.Dict, at: _Place) -> Iterator[Edit]:
-        for number in range(len(node.keys)):
-            keys = [*node.keys[:number], *node.keys[number + 1 :]]
-            values = [*node.values[:number], *node.values[number + 1 :]]
-            yield self._edit("element removed", at, (node, "keys", keys), (node, "values", values))
-
-    def _edit(
-        self, operator: str, at: _Place, *changes: tuple[ast.AST, str, Any], after: str = ""
-    ) -> Edit:
-        assert at.statement is not None
-        full = tuple((node, field, getattr(node, field), new) for node, field, new in changes)
-        line = getattr(at.statement, "lineno", 0)
+def _made(found: Iterable[tuple[Any, ...]], at: _Place) -> Iterator[Edit]:
+    """The edits, of each of which an operator and its changes were found."""
+    statement: Any = at.statement
+    for operator, *changes in found:
         edit = Edit(
             id="",
             operator=operator,
             function=at.function.rstrip("."),
-            line=line,
-            end_line=_end_of(at.statement),
-            before=_head(at.statement),
-            after=after,
+            line=statement.lineno,
+            end_line=_end_of(statement),
+            before=_head(statement),
+            after="pass",
             is_inside=at.is_inside,
-            changes=full,
+            changes=tuple((node, field, getattr(node, field), new) for node, field, new in changes),
         )
-        if after:
-            return edit
-        edit.apply()
-        changed = replace(edit, after=_head(at.statement))
-        edit.undo()
-        return changed
+        if operator != "statement removed":
+            edit.apply()
+            after = _head(statement)
+            edit.undo()
+            edit = replace(edit, after=after)
+        yield edit
 
 
-def _others(node: ast.expr, at: _Place) -> Iterator[tuple[str, ast.expr]]:
-    """What else might stand in the place of ``node``."""
+# -- the edits of one node: an operator, and what it changes ---------------------------------------
+
+
+def _statement_edits(node: Any, spot: _Spot, at: _Place) -> _Found:
+    if _is_for_effect(node, at):
+        yield "statement removed", spot.put(ast.Pass())
+    if isinstance(node, ast.Return) and not isinstance(node.value, (ast.Constant, NoneType)):
+        yield "returns None", _Spot(node, "value").put(ast.Constant(None))
+    elif isinstance(node, ast.AugAssign):
+        yield from _arithmetic(node, node.target, node.value)
+    elif isinstance(node, (ast.If, ast.While)):
+        yield from _condition(node)
+
+
+def _handler_edits(node: ast.ExceptHandler) -> _Found:
+    if isinstance(node.type, ast.Tuple):
+        yield from _elements(node.type, "elts")
+    elif node.type is not None:
+        yield "nothing is caught", _Spot(node, "type").put(ast.Tuple([], ast.Load()))
+
+
+def _expression_edits(node: Any, spot: _Spot, at: _Place) -> _Found:  # noqa: C901
     if isinstance(node, ast.Constant):
-        yield from _other_constants(node, at)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield "not removed", node.operand
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        if not isinstance(node.operand, ast.Constant):
-            yield "sign removed", node.operand
+        for value in _other_values(node.value, at):
+            yield "constant", spot.put(ast.Constant(value))
+    elif isinstance(node, ast.UnaryOp):
+        if isinstance(node.op, ast.Not):
+            yield "not removed", spot.put(node.operand)
+        elif isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+            yield "sign removed", spot.put(node.operand)
     elif isinstance(node, ast.BoolOp):
         other = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-        yield "and/or", ast.BoolOp(other, node.values)
+        yield "and/or", spot.put(ast.BoolOp(other, node.values))
         for number in range(len(node.values)):
             left = [*node.values[:number], *node.values[number + 1 :]]
-            yield "operand removed", ast.BoolOp(node.op, left) if len(left) > 1 else left[0]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TWINS:
-        func = ast.Name(_TWINS[node.func.id], ast.Load())
-        yield "twin called", ast.Call(func, node.args, node.keywords)
+            yield "operand removed", spot.put(ast.BoolOp(node.op, left) if left[1:] else left[0])
+    elif isinstance(node, ast.Call) and _name(node.func) in _TWINS:
+        if isinstance(node.func, ast.Name):
+            func = ast.Name(_TWINS[node.func.id], ast.Load())
+            yield "twin called", spot.put(ast.Call(func, node.args, node.keywords))
+    elif isinstance(node, ast.Call):
+        for number, (first, second) in enumerate(zip(node.args, node.args[1:], strict=False)):
+            if _kind(first) is not None and _kind(first) == _kind(second):
+                swapped = [*node.args[:number], second, first, *node.args[number + 2 :]]
+                yield "arguments swapped", (node, "args", swapped)
+    elif isinstance(node, ast.Compare):
+        for number, found in enumerate(node.ops):
+            for operator, table in (("boundary", _BOUNDARY), ("comparison negated", _OPPOSITE)):
+                if type(found) in table:
+                    ops = [*node.ops[:number], table[type(found)](), *node.ops[number + 1 :]]
+                    yield operator, (node, "ops", ops)
+    elif isinstance(node, ast.BinOp):
+        yield from _arithmetic(node, node.left, node.right)
+    elif isinstance(node, ast.IfExp):
+        yield from _condition(node)
+    elif isinstance(node, ast.Dict):
+        yield from _elements(node, "keys", "values")
+    elif isinstance(node, (ast.Tuple, ast.List, ast.Set)) and _is_table(spot.parent, node, at):
+        yield from _elements(node, "elts")
 
 
-def _other_constants(node: ast.Constant, at: _Place) -> Iterator[tuple[str, ast.expr]]:
-    value = node.value
+def _other_values(value: Any, at: _Place) -> list[Any]:
     if isinstance(value, bool):
-        yield "constant", ast.Constant(not value)
-    elif isinstance(value, (int, float)) and not at.is_enum:
-        yield "constant", ast.Constant(value + 1)
-        if value >= 1:
-            yield "constant", ast.Constant(value - 1)
+        return [not value]
+    if not isinstance(value, (int, float)) or at.is_enum:
+        return []
+    return [value + 1, value - 1] if value >= 1 else [value + 1]
 
 
-def _is_left_out(node: ast.stmt) -> bool:
-    if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)):
-        return True
-    if isinstance(node, ast.Expr):
-        if isinstance(node.value, ast.Constant):
-            return True
-        call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            return isinstance(call.func.value, ast.Name) and call.func.value.id in _LOGS
-    if isinstance(node, ast.Assign):
-        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if isinstance(node.value, ast.Subscript) and _name(node.value.value) == "Callable":
-            return True  # a name for a type
-        return bool(names & {"__all__", "__slots__", "_log", "log", "__match_args__"})
-    if isinstance(node, ast.If):
-        return _name(node.test) == "TYPE_CHECKING"
-    return False
+def _arithmetic(node: Any, *sides: ast.expr) -> _Found:
+    for side in sides:
+        if isinstance(side, (ast.JoinedStr, ast.List, ast.Tuple)):
+            return
+        if isinstance(side, ast.Constant) and isinstance(side.value, (str, bytes)):
+            return
+    if type(node.op) in _ARITHMETIC:
+        yield "arithmetic", (node, "op", _ARITHMETIC[type(node.op)]())
+
+
+def _condition(node: Any) -> _Found:
+    is_not = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+    if not is_not and not isinstance(node.test, (ast.Compare, ast.BoolOp, ast.Constant)):
+        yield "condition negated", _Spot(node, "test").put(ast.UnaryOp(ast.Not(), node.test))
+
+
+def _elements(node: Any, *fields: str) -> _Found:
+    for number in range(len(getattr(node, fields[0]))):
+        yield "element removed", *(_Spot(node, field, number).put() for field in fields)
+
+
+def _is_table(parent: ast.AST, node: Any, at: _Place) -> bool:
+    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return False
+    if not isinstance(node, ast.Tuple) or not at.is_inside:
+        return not isinstance(parent, ast.Subscript)
+    if isinstance(parent, ast.Compare):
+        return any(isinstance(each, (ast.In, ast.NotIn)) for each in parent.ops)
+    if isinstance(parent, ast.Call):
+        return _name(parent.func) in ("isinstance", "issubclass", "suppress")
+    return isinstance(parent, ast.For)
+
+
+# -- what is left out, and how statements are shown ------------------------------------------------
+
+
+def _is_left_out(node: Any) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_for_people = getattr(node, "name", "") in _FOR_PEOPLE
+    return is_text or is_for_people or bool(_LEFT_OUT.match(ast.unparse(node)))
+
+
+def _is_stored(node: Any) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _is_for_effect(node: ast.stmt, at: _Place) -> bool:

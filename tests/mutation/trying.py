@@ -2,8 +2,9 @@
 
 The tests are collected once, in a process of their own, the *collector*. For an edit in a function
 the collector forks; the child gives the function its new code and runs, quickest first, the tests
-that ran that line without the edit. An edit of a table or a class is made before anything is
-imported: that child is forked by the main process, which has imported nothing of leaderq.
+that ran that line without the edit. An edit of a table or a class, and one that nobody has noticed
+so, is made before anything is imported: that child is forked by the main process, which has
+imported nothing of leaderq.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
-import importlib.abc
 import importlib.machinery
 import math
 import os
@@ -19,13 +19,15 @@ import pickle
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -41,7 +43,6 @@ LIMIT_S = 4.0
 """Time of the processor for the tests of one edit, above twice what they need without it."""
 WAITS_S = 30.0
 """Whoever uses none of it for so long has hung. Time alone is no verdict on a busy machine."""
-_REIMPORT = 77
 
 
 class Verdict(Enum):
@@ -50,7 +51,6 @@ class Verdict(Enum):
     KILLED = "killed"
     TIMED_OUT = "timed out"
     SURVIVED = "survived"
-    NOT_REACHED = "not reached"
 
 
 @dataclass(slots=True)
@@ -64,6 +64,10 @@ class Tried:
     took_s: float = 0.0
     each_s: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def limit_s(self) -> float:
+        return LIMIT_S + 2 * sum(self.each_s.values())
+
 
 def tree_of(module: str) -> tuple[Path, ast.Module]:
     """The file of ``module``, and its tree."""
@@ -71,33 +75,23 @@ def tree_of(module: str) -> tuple[Path, ast.Module]:
     return path, ast.parse(path.read_text())
 
 
-def edits_in(module: str) -> list[Edit]:
-    """All edits of ``module``."""
-    return edits_of(tree_of(module)[1], module)
-
-
-def tried(module: str, tests: Sequence[str], jobs: int, only: set[str] | None = None) -> Tried:
-    """What ``tests`` say of the edits of ``module``: all, or those in ``only``."""
+def tried(
+    module: str, tests: Sequence[str], jobs: int, only: set[str] | None = None
+) -> tuple[list[Edit], Tried]:
+    """The edits of ``module``, all or those in ``only``, and what ``tests`` say of them."""
     began_s = _used_s()
     path, tree = tree_of(module)
     edits = [edit for edit in edits_of(tree, module) if only is None or edit.id in only]
-    inside = [edit for edit in edits if edit.is_inside]
-    found = _in_child(lambda: _collector(module, path, tree, inside, tests, jobs))
-    if found is None or (found.unfit and not found.verdicts and inside):
+    collector = _Collector(module, path, tree, [edit for edit in edits if edit.is_inside], jobs)
+    found: Tried | None = _in_child(partial(collector.run, tests))
+    if found is None or not found.each_s:
         raise RuntimeError(f"the tests of {module} cannot be run")
-    again = {name for name, verdict in found.verdicts.items() if verdict is None}
-    outside = [edit for edit in edits if not edit.is_inside or edit.id in again]
-    limit_s = LIMIT_S + 2 * found.took_s
-    codes = _each(
-        [_imported_anew(module, path, tree, edit, tests, found.each_s) for edit in outside],
-        jobs,
-        limit_s,
-    )
-    for edit, code in zip(outside, codes, strict=True):
-        found.verdicts[edit.id] = _verdict(code)
-    found.verdicts = {edit.id: found.verdicts[edit.id] for edit in edits}
+    left = [e for e in edits if found.verdicts.get(e.id, Verdict.SURVIVED) is Verdict.SURVIVED]
+    runs = [partial(_import_edited, module, path, tree, edit, tests, found.each_s) for edit in left]
+    for edit, verdict in zip(left, _each(runs, jobs, found.limit_s), strict=True):
+        found.verdicts[edit.id] = verdict
     found.took_s = _used_s() - began_s
-    return found
+    return edits, found
 
 
 def _used_s() -> float:
@@ -125,135 +119,57 @@ def use_profile() -> None:
 _OPTIONS = ["-qq", "-x", "--assert=plain", "-pno:cacheprovider", "-pno:xdist", "-otimeout=0"]
 
 
-def _verdict(code: int | None) -> Verdict:
-    if code in (None, -signal.SIGXCPU, -signal.SIGKILL):
-        return Verdict.TIMED_OUT
-    return Verdict.SURVIVED if code == 0 else Verdict.KILLED
-
-
 # -- the collector ---------------------------------------------------------------------------------
 
 
-def _collector(
-    module: str,
-    path: Path,
-    tree: ast.Module,
-    edits: Sequence[Edit],
-    tests: Sequence[str],
-    jobs: int,
-) -> Tried:
-    plugin = _Plugin(module, path, tree, edits, jobs)
-    plugin.watch_the_import()
-    pytest.main([*_OPTIONS, *tests], plugins=[plugin])
-    return plugin.tried
+@dataclass(slots=True)
+class _Collector:
+    """Runs the collected tests in its own way. A plugin of pytest."""
 
+    module: str
+    path: Path
+    tree: ast.Module
+    edits: Sequence[Edit]
+    jobs: int
+    tried: Tried = field(default_factory=Tried)
 
-class _Plugin:
-    """Runs the collected tests in its own way."""
-
-    def __init__(
-        self, module: str, path: Path, tree: ast.Module, edits: Sequence[Edit], jobs: int
-    ) -> None:
-        self._module = module
-        self._path = path
-        self._tree = tree
-        self._edits = edits
-        self._jobs = jobs
-        self.tried = Tried()
-        self._import_lines: set[int] = set()
-
-    def watch_the_import(self) -> None:
-        """Note the lines of functions that run while the module is imported: who gave a table its
-        values then would not be asked again.
-        """
-
-        def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            code = frame.f_code
-            is_ours = code.co_filename == str(self._path) and code.co_name != "<module>"
-            return trace_lines if is_ours else None
-
-        def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
-            self._import_lines.add(frame.f_lineno)
-            return trace_lines
-
-        sys.settrace(trace)
+    def run(self, tests: Sequence[str]) -> Tried:
+        pytest.main([*_OPTIONS, *tests], plugins=[self])
+        return self.tried
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
-            self.tried.unfit = ["they cannot be collected"]
             return True
-        importlib.import_module(self._module)
-        sys.settrace(None)
-        items = session.items
-        baseline = _in_child(lambda: _baseline(items, str(self._path)))
-        if baseline is None:
-            self.tried.unfit = ["they end the process"]
-            return True
-        self.tried.unfit = [items[number].nodeid for number in baseline.failed]
-        self.tried.took_s = sum(baseline.took_s)
-        self.tried.each_s = {
-            item.nodeid: baseline.took_s[number]
-            for number, item in enumerate(items)
-            if number not in baseline.failed
-        }
-        functions = _functions_of(str(self._path))
+        importlib.import_module(self.module)
+        reached: dict[int, set[int]]
+        self.tried, reached = _in_child(partial(_baseline, session.items, str(self.path)))
+        functions = _functions_of(str(self.path))
         gc.freeze()
         runs = []
-        reached = []
-        for edit in self._edits:
-            numbers = baseline.reaching(edit)
-            if numbers:
-                reached.append(edit)
-                runs.append(self._run(edit, [items[number] for number in numbers], functions))
-            elif self._runs_at_import(edit):
-                self.tried.verdicts[edit.id] = None
-            else:
-                self.tried.verdicts[edit.id] = Verdict.NOT_REACHED
-        codes = _each(runs, self._jobs, LIMIT_S + 2 * self.tried.took_s)
-        for edit, code in zip(reached, codes, strict=True):
-            again = code == _REIMPORT or (code == 0 and self._runs_at_import(edit))
-            self.tried.verdicts[edit.id] = None if again else _verdict(code)
+        for edit in self.edits:
+            lines = {*range(edit.line, edit.end_line + 1)}
+            fit = [number for number, ran in reached.items() if not lines.isdisjoint(ran)]
+            fit.sort(key=lambda number: self.tried.each_s[session.items[number].nodeid])
+            items = [session.items[number] for number in fit]
+            runs.append(partial(self._replace, edit, items, functions))
+        verdicts = _each(runs, self.jobs, self.tried.limit_s)
+        ids = [edit.id for edit in self.edits]
+        self.tried.verdicts = dict(zip(ids, verdicts, strict=True))
         return True
 
-    def _runs_at_import(self, edit: Edit) -> bool:
-        return any(line in self._import_lines for line in range(edit.line, edit.end_line + 1))
-
-    def _run(
-        self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions
-    ) -> Callable[[], int]:
-        def run() -> int:
-            edit.apply()
-            new = compile(self._tree, str(self._path), "exec")
-            if not _replace_codes(new, functions):
-                return _REIMPORT
-            return 0 if _pass(items) else 1
-
-        return run
+    def _replace(self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions) -> int:
+        edit.apply()
+        for code in _codes_in(compile(self.tree, str(self.path), "exec")):
+            for function in functions.get((code.co_firstlineno, code.co_name), ()):
+                with suppress(ValueError):  # it uses other variables of the function around it
+                    function.__code__ = code
+        return 0 if all(_passes(items, number) for number in range(len(items))) else 1
 
 
-@dataclass(slots=True)
-class _Baseline:
-    """What each test took, which lines of the module it ran, and which of them failed."""
-
-    took_s: list[float]
-    lines: list[set[int]]
-    failed: list[int]
-
-    def reaching(self, edit: Edit) -> list[int]:
-        """The tests that run a line of ``edit``, quickest first."""
-        wanted = range(edit.line, edit.end_line + 1)
-        found = [
-            number
-            for number, lines in enumerate(self.lines)
-            if number not in self.failed and any(line in lines for line in wanted)
-        ]
-        return sorted(found, key=lambda number: self.took_s[number])
-
-
-def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
-    found = _Baseline([], [], [])
-    lines: set[int] = set()
+def _baseline(items: Sequence[pytest.Item], path: str) -> tuple[Tried, dict[int, set[int]]]:
+    """What each test took, and which lines of the module it ran."""
+    found, reached = Tried(), defaultdict[int, set[int]](set)
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
         return trace_lines if frame.f_code.co_filename == path else None
@@ -263,28 +179,25 @@ def _baseline(items: Sequence[pytest.Item], path: str) -> _Baseline:
         return trace_lines
 
     for number, item in enumerate(items):
-        lines.clear()
+        lines = set[int]()
         began_s = time.process_time()
-        following = items[number + 1] if number + 1 < len(items) else None
         threading.settrace(trace)
         sys.settrace(trace)
-        reports = runtestprotocol(item, log=False, nextitem=following)
+        is_fit = _passes(items, number)
         sys.settrace(None)
         threading.settrace(None)
-        if any(report.failed for report in reports):
-            found.failed.append(number)
-        found.took_s.append(time.process_time() - began_s)
-        found.lines.append(set(lines))
-    return found
+        if is_fit:
+            found.each_s[item.nodeid] = time.process_time() - began_s
+            reached[number] = lines
+        else:
+            found.unfit.append(item.nodeid)
+    return found, reached
 
 
-def _pass(items: Sequence[pytest.Item]) -> bool:
-    for number, item in enumerate(items):
-        following = items[number + 1] if number + 1 < len(items) else None
-        reports = runtestprotocol(item, log=False, nextitem=following)
-        if any(report.failed for report in reports):
-            return False
-    return True
+def _passes(items: Sequence[pytest.Item], number: int) -> bool:
+    following = items[number + 1] if number + 1 < len(items) else None
+    reports = runtestprotocol(items[number], log=False, nextitem=following)
+    return not any(report.failed for report in reports)
 
 
 _Functions = Mapping[tuple[int, str], Sequence[FunctionType]]
@@ -299,20 +212,6 @@ def _functions_of(path: str) -> _Functions:
     return found
 
 
-def _replace_codes(module: CodeType, functions: _Functions) -> bool:
-    """Whether the functions could be given their code in ``module``."""
-    replaced = 0
-    for code in _codes_in(module):
-        for function in functions.get((code.co_firstlineno, code.co_name), ()):
-            if function.__code__ != code:
-                try:
-                    function.__code__ = code
-                except ValueError:  # it uses other variables of the function around it
-                    return False
-                replaced += 1
-    return replaced > 0
-
-
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -323,54 +222,33 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 # -- before anything is imported -------------------------------------------------------------------
 
 
-def _imported_anew(
+def _import_edited(
     module: str,
     path: Path,
     tree: ast.Module,
     edit: Edit,
     tests: Sequence[str],
     each_s: Mapping[str, float],
-) -> Callable[[], int]:
-    def run() -> int:
-        edit.apply()
-        sys.meta_path.insert(0, _Finder(module, path, compile(tree, str(path), "exec")))
-        return int(pytest.main([*_OPTIONS, *tests], plugins=[_QuickestFirst(each_s)]))
+) -> int:
+    edit.apply()
+    edited = compile(tree, str(path), "exec")
+    loader = importlib.machinery.SourceFileLoader
+    as_usual = loader.get_code
+    loader.get_code = lambda self, name: (  # type: ignore[method-assign]
+        edited if name == module else as_usual(self, name)
+    )
+    return int(pytest.main([*_OPTIONS, *tests], plugins=[_QuickestFirst(each_s)]))
 
-    return run
 
-
+@dataclass(slots=True)
 class _QuickestFirst:
     """Runs the tests that take least time first, and leaves out those that fail anyway."""
 
-    def __init__(self, each_s: Mapping[str, float]) -> None:
-        self._each_s = each_s
+    each_s: Mapping[str, float]
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        known = [item for item in items if item.nodeid in self._each_s]
-        items[:] = sorted(known, key=lambda item: self._each_s[item.nodeid])
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the edited module in place of the real one."""
-
-    def __init__(self, module: str, path: Path, code: CodeType) -> None:
-        self._module = module
-        self._path = path
-        self._code = code
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != self._module:
-            return None
-        loader = _Loader(fullname, str(self._path))
-        loader.edited = self._code
-        return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self._path))
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    edited: CodeType
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.edited
+        known = [item for item in items if item.nodeid in self.each_s]
+        items[:] = sorted(known, key=lambda item: self.each_s[item.nodeid])
 
 
 # -- processes -------------------------------------------------------------------------------------
@@ -378,49 +256,43 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 def _in_child(work: Callable[[], Any]) -> Any:
     """What ``work`` returns in a child of this process; None if the child fails."""
-    readable, writable = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(readable)
-            _be_quiet()
-            with os.fdopen(writable, "wb") as pipe:
-                pickle.dump(work(), pipe)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(writable)
-    with os.fdopen(readable, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(pid, 0)
+    with tempfile.TemporaryFile() as file:
+
+        def run() -> int:
+            file.write(pickle.dumps(work()))
+            file.flush()
+            return 0
+
+        os.waitpid(_forked(run), 0)
+        file.seek(0)
+        said = file.read()
     return pickle.loads(said) if said else None
 
 
-def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[int | None]:
-    """The exit code of each of ``runs``, in a child of its own that has ``limit_s`` of the
-    processor's time; None: it hung.
+def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[Verdict]:
+    """What each of ``runs`` ends with, in a child of its own that has ``limit_s`` of the
+    processor's time.
     """
-    codes: list[int | None] = [None] * len(runs)
+    verdicts = [Verdict.TIMED_OUT] * len(runs)
     waiting = list(enumerate(runs))[::-1]
     running: dict[int, _Running] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             number, run = waiting.pop()
-            running[_forked(run, limit_s)] = _Running(number)
+            running[_forked(partial(_limited, run, limit_s))] = _Running(number)
         for pid, one in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                codes[one.number] = os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                if code not in (-signal.SIGXCPU, -signal.SIGKILL):
+                    verdicts[one.number] = Verdict.KILLED if code else Verdict.SURVIVED
                 del running[pid]
             elif one.has_hung(pid):
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 del running[pid]
         time.sleep(0.002)
-    return codes
+    return verdicts
 
 
 @dataclass(slots=True)
@@ -442,26 +314,22 @@ class _Running:
         return now_s - self.since_s > WAITS_S
 
 
-def _forked(run: Callable[[], int], limit_s: float) -> int:
-    pid = os.fork()
-    if pid:
+def _limited(run: Callable[[], int], limit_s: float) -> int:
+    os.setpgid(0, 0)
+    used_s = math.ceil(time.process_time() + limit_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (used_s, used_s + 5))
+    return run()
+
+
+def _forked(run: Callable[[], int]) -> int:
+    """The number of a child that says nothing, and ends with the code that ``run`` returns."""
+    if pid := os.fork():
         return pid
     code = 1
     try:
-        os.setpgid(0, 0)
-        used_s = math.ceil(time.process_time() + limit_s)
-        resource.setrlimit(resource.RLIMIT_CPU, (used_s, used_s + 5))
-        _be_quiet()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
         code = run()
-    except BaseException:
-        traceback.print_exc()
     finally:
         os._exit(code)
-
-
-def _be_quiet() -> None:
-    if os.environ.get("LEADERQ_MUTATION_LOUD"):
-        return
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)

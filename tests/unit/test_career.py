@@ -15,6 +15,7 @@ from leaderq.election import Observer
 from leaderq.errors import ConfigurationError
 from leaderq.events import Event, EventBus
 from leaderq.kafka import KafkaLeaderCareer, dead_letter
+from leaderq.singular import SingularUpdateQueue
 from leaderq.testing import eventually
 from leaderq.threads import Listeners
 from leaderq.zookeeper import Session
@@ -152,6 +153,12 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
         given, timeout_s=0
     ),
     "a watch": lambda given: Unconnected().get_async("/", given),
+    "a queue of one writer": SingularUpdateQueue,
+    "a listener of its errors": lambda given: SingularUpdateQueue(print, on_error=given),
+    "work for its writer": lambda given: SingularUpdateQueue(print).post_back(given),
+    "a next queue": lambda given: SingularUpdateQueue(print).then(
+        SingularUpdateQueue(print), given
+    ),
 }
 
 

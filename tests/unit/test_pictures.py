@@ -55,23 +55,6 @@ def test_a_plot_shows_the_figures_of_its_table(tmp_path: Path) -> None:
         plots.drain(page)
 
 
-@pytest.mark.parametrize(
-    ("name", "page", "head"),
-    [
-        ("failover", "measured.md", "what happens"),
-        ("drain", "measured.md", "records a second"),
-        ("messages", "dyno.md", "bare multis"),
-    ],
-)
-def test_a_plot_has_a_bar_for_each_row_it_is_drawn_from(name: str, page: str, head: str) -> None:
-    shown = words(PICTURES[name]())
-    rows = [row[0].replace("`", "") for row in plots.table(DOCS / "design" / page, head)]
-    if name == "messages":
-        rows = [row for row in rows if row.startswith(("push", "pop"))]
-    assert len(rows) > 5
-    assert [row for row in rows if row not in shown] == []
-
-
 def test_the_recording_of_the_readme_is_drawn_from_its_text() -> None:
     text = (DOCS / "demo.txt").read_text()
     title = text.splitlines()[0].partition("\t$ ")[2]

@@ -25,7 +25,7 @@ import pytest
 
 import leaderq
 from leaderq.base import chance, clock, host
-from leaderq.threads import PerThread, primitives
+from leaderq.threads import primitives
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(leaderq.__file__).parent
@@ -191,17 +191,6 @@ def test_ordinarily_the_names_are_the_standard_librarys():
     ):  # our own
         theirs = other.get(name, name)
         assert getattr(primitives, name) is getattr(homes[theirs], theirs), name
-
-
-def test_a_value_per_thread_is_made_once_for_each_thread():
-    mine: PerThread[list[int]] = PerThread(list)
-    mine.value.append(1)
-    theirs: list[list[int]] = []
-    thread = threading.Thread(target=lambda: theirs.append(mine.value))
-    thread.start()
-    thread.join()
-    assert theirs == [[]]
-    assert mine.value == [1]
 
 
 # -- names that are loaded when first used

@@ -219,13 +219,3 @@ def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch):
     ender.start()
     assert not term.wait(60.0)
     ender.join()
-
-
-def test_wait_ends_with_the_lease_even_if_nobody_wakes_it(monkeypatch):
-    monkeypatch.undo()
-    term = open_term(lasts_s=0.01)
-    waiting = threading.Thread(target=term.wait, args=(600.0,), daemon=True)
-    waiting.start()
-    waiting.join(20.0)
-    assert not waiting.is_alive()
-    assert term.reason is Reason.LEASE

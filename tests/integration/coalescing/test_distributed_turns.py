@@ -17,7 +17,6 @@ from leaderq.errors import (
     CoordinatorClosed,
     NodeExists,
     TokenOver,
-    WouldDeadlock,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
@@ -118,18 +117,6 @@ def test_a_fenced_write_passes_while_the_token_is_current_and_not_after(coordina
     assert head.ended.is_set()
     assert not one.dequeue(head)
     assert session.get("/data")[0] == b"1"
-
-
-def test_any_text_and_any_bytes_is_a_key(coordinator_of, session):
-    one = coordinator_of()
-    for key in ("", "..", "/", "a~0", "%2F", "\ud800", "x" * 10_000, b"", b"\xff\x00"):
-        with one.enqueue(key) as token:
-            assert token, repr(key)
-            token.confirm()
-            assert all(len(name) < 200 for name in session.children(ROOT))
-            with pytest.raises(WouldDeadlock):
-                one.enqueue(key, timeout_s=0)
-    eventually(lambda: session.children(ROOT) == [])
 
 
 def test_a_closed_coordinator_tells_those_who_wait_and_ends_what_is_held(coordinator_of, session):

@@ -89,8 +89,9 @@ def test_a_request_waits_as_set_or_as_it_says() -> None:
     assert [one.timeout_s for one in asked] == [7, None, math.inf, 0]
     assert [one.is_over for one in asked] == [False, False, False, True]
     assert [one.remaining_s for one in asked[1:]] == [None, None, 0]
-    with pytest.raises(ConfigurationError):
-        QueueCoordinator().enqueue("key", timeout_s=-2)
+    for ask in (QueueCoordinator().drain, lambda wrong: Deadline.asked(wrong, 7)):
+        with pytest.raises(ConfigurationError):
+            ask(math.nan)
 
 
 def test_what_a_coordinator_of_tasks_takes_is_checked_as_well() -> None:
@@ -185,11 +186,6 @@ def test_every_key_has_a_name_that_zookeeper_takes(key):
         assert validated_path(path) == path
         assert path.isascii()
         assert len(path) < LONGEST + 50
-
-
-@given(KEYS, KEYS)
-def test_two_keys_never_share_a_name(one, other):
-    assert (encoded(one) == encoded(other)) == (one == other)
 
 
 @given(KEYS, KEYS)

@@ -31,17 +31,14 @@ def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
     assert coordinator.stats().running == 0
 
 
-def test_whoever_gives_up_tells_how_many_relied_on_it(pool, monkeypatch):
-    # the machine's clock stands until all have come; whoever waits looks at it each time its wait
-    # is over
-    now = [0.0]
-    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
+def test_whoever_gives_up_tells_how_many_relied_on_it(pool, at):
+    # the clock stands until all have come; whoever waits looks at it each time its wait is over
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     coordinator.enqueue("k", owner=None)
     patient = pool.submit(coordinator.enqueue, "k", timeout_s=0.05)
     waiting(coordinator)
     assert [bool(coordinator.enqueue("k")) for _ in range(3)] == [False] * 3
-    now[0] = 0.05
+    at[0] += 0.05
     with pytest.raises(WaitTimedOut, match="3 that relied on it") as caught:
         patient.result()
     assert caught.value.covers == 3
@@ -62,25 +59,19 @@ def test_an_offer_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(ca
     assert "the key goes to the next" in caplog.text
 
 
-class TestScopes:
-    def test_a_decorated_function_runs_once_at_a_time_for_each_key(self, pool):
-        coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-        begun, end = threading.Event(), threading.Event()
+def test_a_decorated_function_is_itself_except_while_its_key_is_held():
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
 
-        @coordinator.coalesced(key=lambda name, **_: name)
-        def refresh(name: str, *, note: str = "") -> str:
-            """Refresh it."""
-            begun.set()
-            assert end.wait(60)
-            return f"{name} {note}"
+    @coordinator.coalesced(key=lambda name, **_: name)
+    def refresh(name: str, *, note: str = "") -> str:
+        """Refresh it."""
+        return f"{name} {note}"
 
-        assert refresh.__name__ == "refresh" and refresh.__doc__ == "Refresh it."
-        slow = pool.submit(refresh, "a", note="x")
-        assert begun.wait(60)
+    assert refresh.__name__ == "refresh" and refresh.__doc__ == "Refresh it."
+    with coordinator.hold("a"):
         assert refresh("a") is None
-        end.set()
-        assert slow.result() == "a x"
-        assert refresh("a", note="y") == "a y"
+        assert refresh("b", note="x") == "b x"
+    assert refresh("a", note="y") == "a y"
 
 
 def test_it_is_an_error_at_once_to_wait_for_oneself():
@@ -238,16 +229,14 @@ def test_an_interrupt_is_not_shared_and_another_runs_instead(pool):
     assert type(one.exception(60)) is SystemExit
 
 
-def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, monkeypatch):
-    now = [0.0]  # the machine's clock stands until the follower has come
-    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
+def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, at):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     head = coordinator.enqueue("k", owner=None)
     impatient = pool.submit(coordinator.run, "k", lambda: "impatient", timeout_s=0.05)
     eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     follower = pool.submit(coordinator.run, "k", lambda: "follower")
     asked(coordinator, 1)
-    now[0] = 0.05
+    at[0] += 0.05
     with pytest.raises(WaitTimedOut):
         impatient.result(60)
     eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)

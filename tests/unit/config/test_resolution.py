@@ -60,24 +60,13 @@ def test_the_table_of_a_career_wins_over_the_top_of_the_file_for_that_career_onl
     assert loaded(tmp_path, toml, {"LEADERQ_CAREER": "other"}, flag).settings.settle_s == 2.0
 
 
-# One or two a setting; what each kind of value refuses: test_kinds_of_values.py.
+# What each kind of value refuses: test_kinds_of_values.py.
 UNFIT = [
-    ("zookeeper", "a:1,,b:2", "empty address"),
     ("zookeeper", "a//x", "no usable chroot"),
     ("kafka", "a:9092/x", "path behind the address"),
-    ("root", "leaderq", "not an absolute znode path"),
-    ("career", "a/b", "cannot be part of a znode path"),
-    ("id", "a\nb", "control character"),
     ("id", "é" * 101, "longer than 200 bytes"),
-    ("session_timeout_s", "ten", "is not a number"),
     ("session_timeout_s", "0", "out of range"),
-    ("settle_s", "-1", "out of range"),
-    ("max_failures", "1.5", "not a whole number"),
-    ("guardian", "maybe", "neither on nor off"),
-    ("log_format", "xml", "write one of text, json"),
     ("kafka_mechanism", "GSSAPI", "write one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-    ("zookeeper_ca", "a\0b", "is not a file name"),
-    ("http", "localhost", "not one address with a port"),
 ]
 
 
@@ -96,9 +85,6 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
     [
         ("settle_s = '1'", "settle_s", ": '1' is not a number; write seconds as a plain number"),
         ("settle_s = true", "settle_s", ": true is not a number"),
-        ("settle_s = nan", "settle_s", ": nan is not a finite number"),
-        ("max_failures = 1.0", "max_failures", ": 1.0 is not a whole number"),
-        ("guardian = 'yes'", "guardian", ": 'yes' is neither on nor off; write true or false"),
         ("zookeeper = 2181", "zookeeper", ": 2181 is not text; write it in quotes"),
         ("zookeper = 'a'", "zookeper", " is not a setting of leaderq; did you mean zookeeper?"),
         ("colour = 'red'", "colour", " is not a setting of leaderq; remove it"),

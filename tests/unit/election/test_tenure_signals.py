@@ -14,7 +14,6 @@ from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
 from leaderq.errors import (
-    BadVersion,
     ConnectionLost,
     Deposed,
     NoNode,
@@ -130,12 +129,6 @@ def test_a_proof_that_came_late_resumes_no_paused_work(tenure, session, told, at
     assert told == [Input.HEARD]
 
 
-def test_no_proof_brings_back_a_term_whose_deadline_has_passed(tenure, session, at):
-    at[0] = 119.0
-    session.on_proof(proof(118.0))
-    assert not is_on(tenure.term)
-
-
 @pytest.mark.parametrize(
     ("error", "signal"), [(NoNode("gone", index=0), Input.GONE), (ConnectionLost("x"), None)]
 )
@@ -218,16 +211,6 @@ def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
     assert len(session.answers) == 1
 
 
-@pytest.mark.parametrize(("id", "is_over"), [(1, False), (None, False), (2, True)])
-def test_a_write_under_another_session_is_refused(tenure, session, id, is_over):
-    session.id, session.answers = id, [[None]]
-    if is_over:
-        with pytest.raises(Deposed):
-            tenure.term.write([])
-    else:
-        assert tenure.term.write([]) == []
-
-
 def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
     tenure, session, at, monkeypatch
 ):
@@ -239,15 +222,3 @@ def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
         tenure.term.write([])
     assert deposed.value.reason is Reason.LEASE
     assert at[0] == pytest.approx(119.0, abs=0.1)
-
-
-def test_an_error_of_the_callers_operation_counts_from_its_first(tenure, session):
-    for error, index in ((NoNode("x", index=1), 0), (BadVersion("x", index=2), 1)):
-        session.answers = [error]
-        with pytest.raises(type(error)) as refused:
-            tenure.term.write([])
-        assert (refused.value.index, is_on(tenure.term)) == (index, True)
-    session.answers = [NoNode("x")]
-    with pytest.raises(NoNode) as plain:
-        tenure.term.write([])
-    assert plain.value.index is None

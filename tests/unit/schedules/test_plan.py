@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from leaderq.errors import CorruptRecord
 from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When
 from leaderq.schedules.plan import Step, ended, first_record, plan
 from leaderq.schedules.record import (
@@ -18,10 +17,6 @@ from leaderq.schedules.record import (
     TickGap,
     TickOutcome,
     TickRun,
-    decode,
-    decode_wishes,
-    encode,
-    encode_wishes,
 )
 
 MINUTE = 60_000
@@ -237,38 +232,9 @@ def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():
     assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), TickOutcome.FAILED, "boom")
 
 
-def test_records_are_read_as_they_were_written_and_keep_what_newer_versions_know():
-    record = replace(
-        after(15.5).record,
-        history=(ran(1, 2, 1), TickGap(at(2), at(3), 2, PassedOver.OVERLAP)),
-        other={"newer": 1},
-    )
-    assert decode(encode(record), path="/x") == record
-    wishes = {"tidy": ScheduleWishes(paused=True, run=2)}
-    assert decode_wishes(encode_wishes(wishes), path="/x") == wishes
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"last": 1, "when": {}}', b"\xff"])
-def test_what_is_no_record_is_refused_with_its_place(data):
-    with pytest.raises(CorruptRecord, match="/there"):
-        decode(data, path="/there")
-
-
 def test_a_tick_at_the_very_beginning_of_a_run_is_not_overlapped_and_one_at_its_end_is():
     step = after(13.1, history=(ran(11, 13, 10),))
     assert seen(step) == (11, 0, [(12, 13, "overlap")])
-
-
-def test_how_late_a_queued_tick_is_counts_from_the_end_of_the_run_before():
-    late = {
-        "last": 0,
-        "when": When(None, "UTC", at(60)),
-        "history": (ran(10, 70, 0),),
-        "overlap": Overlap.QUEUE,
-        "catch_up": CatchUp.NONE,
-    }
-    assert seen(after(70.9, **late)) == (60, 0, [])
-    assert seen(after(71.1, **late)) == (None, 0, [(60, 60, "late")])
 
 
 def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay():

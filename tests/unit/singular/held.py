@@ -28,16 +28,6 @@ class Held:
         return request
 
 
-class Clock:
-    """Stands where it is put."""
-
-    def __init__(self) -> None:
-        self.at_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.at_s
-
-
 class Told:
     """A listener that remembers."""
 

@@ -206,6 +206,9 @@ def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None
     async def use(queue: SingularUpdateQueue[str, str]) -> None:
         tasks = [asyncio.create_task(queue.call(letter)) for letter in "abcd"]
         await until(lambda: held.begun.is_set() and queue.stats().waiting)
+        for timeout_s in (0, 0.001):
+            with pytest.raises(QueueFull):
+                await queue.call("e", timeout_s=timeout_s)
         for task in tasks[1], tasks[3]:  # the last one waits for room
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -219,20 +222,3 @@ def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None
         asyncio.run(use(queue))
     assert held.applied == ["a", "c"]
     assert queue.stats().cancelled == 1
-
-
-def test_the_loop_goes_on_while_a_call_waits_for_room() -> None:
-    held = Held()
-
-    async def use(queue: SingularUpdateQueue[int, int]) -> None:
-        tasks = [asyncio.create_task(queue.call(number)) for number in range(6)]
-        await until(lambda: held.begun.is_set() and queue.stats().waiting == 6 - 2 - 1)
-        for timeout_s in (0, 0.001):
-            with pytest.raises(QueueFull):
-                await queue.call(9, timeout_s=timeout_s)
-        held.go.set()
-        assert await asyncio.gather(*tasks) == list(range(6))
-
-    with SingularUpdateQueue(held, capacity=2) as queue:
-        asyncio.run(use(queue))
-    assert sorted(held.applied) == list(range(6))

@@ -80,36 +80,6 @@ assert answer
     subprocess.run([sys.executable, "-c", source], timeout=30 * patience(), check=True)
 
 
-def test_ctrl_c_in_a_wait_leaves_it_usable():
-    waker = Waker()
-    for _ in range(20):
-        other = threading.Timer(0.002, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            other.start()
-            waker.wait(LONG_S)
-        other.join()
-    assert waker.wait(0) is False
-    waker.wake()
-    assert waker.wait(0) is True
-
-
-def test_no_wake_is_lost_between_two_threads():
-    ping, pong = Waker(), Waker()
-    rounds = 2000
-
-    def answer() -> None:
-        for _ in range(rounds):
-            assert ping.wait(LONG_S)
-            pong.wake()
-
-    other = threading.Thread(target=answer)
-    other.start()
-    for _ in range(rounds):
-        ping.wake()
-        assert pong.wait(LONG_S)
-    other.join()
-
-
 def test_two_who_wake_at_once_wake_one_waiter():
     class Overtaken:
         """A lock that another thread releases between a look at it and its release."""

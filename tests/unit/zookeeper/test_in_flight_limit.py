@@ -5,8 +5,6 @@ neighbour, on servers near and far, quick and slow (simulated).
 from __future__ import annotations
 
 import heapq
-import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -122,26 +120,12 @@ WORLDS = {
     "weak": (500e-6, 200e-6, 30e-9, 5e-3),
 }
 LIFE_S = 4.0
-NEVER: tuple[float, float] = (99.0, 99.0)
 
 
-def stalls(each_s: float) -> Iterator[tuple[float, float]]:
-    """When the writer's process stands still: one twentieth of the time."""
-    chance, at_s = random.Random(1), 0.0
-    while True:
-        at_s += chance.expovariate(0.05 / each_s)
-        yield at_s, at_s + each_s
-        at_s += each_s
-
-
-def life(
-    servers: Servers, item: int, limit: InFlightLimit | None = None, stall_s: float = 0.0
-) -> tuple[float, float]:
+def life(servers: Servers, item: int, limit: InFlightLimit | None = None) -> tuple[float, float]:
     """Items a second that one writer puts, and the seconds that a small write beside it takes at
     the median. ``limit``: this one always.
     """
-    still = stalls(stall_s) if stall_s else iter(())
-    begin_s, end_s = next(still, NEVER)
     queue = SendQueue(max_ops=MULTI_OPS, max_bytes=MULTI_BYTES)
     queue.is_halted = False
     order = count()
@@ -155,10 +139,7 @@ def life(
         while (batch := queue.next_batch()) is not None:
             batch.sent_s = now_s
             answered_s = servers.answered_s(now_s, len(batch.groups), batch.size)
-            while answered_s > end_s:
-                begin_s, end_s = next(still, NEVER)
-            heard_s = end_s if answered_s > begin_s else answered_s
-            heapq.heappush(events, (heard_s, next(order), batch))
+            heapq.heappush(events, (answered_s, next(order), batch))
         now_s, _, answered = heapq.heappop(events)
         if answered is None:
             waits.append(servers.answered_s(now_s, 1, 200) - now_s)
@@ -194,10 +175,3 @@ def test_servers_are_kept_busy_and_a_neighbour_waits_little(
     rate, wait_s = life(Servers(*WORLDS[world]), item)
     assert rate >= least_share * most
     assert wait_s <= most_waits * idle_s
-
-
-@pytest.mark.parametrize("item", [100, 100_000])
-def test_a_process_that_stands_still_now_and_then_keeps_its_rate(item: int) -> None:
-    most, _ = life(Servers(*WORLDS["near"]), item, InFlightLimit(MOST_BYTES), stall_s=0.02)
-    rate, _ = life(Servers(*WORLDS["near"]), item, stall_s=0.02)
-    assert rate >= 0.93 * most

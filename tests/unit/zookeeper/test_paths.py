@@ -6,7 +6,6 @@ import pytest
 
 from leaderq.errors import ConfigurationError
 from leaderq.zookeeper.paths import (
-    is_at_or_below,
     join,
     name_of,
     own_path,
@@ -69,21 +68,6 @@ def test_paths_are_joined_and_taken_apart():
     assert join("/x", "a") == "/x/a"
     assert (parent_of("/a/b"), parent_of("/a"), parent_of("/")) == ("/a", "/", "/")
     assert name_of("/a/b") == "b"
-
-
-@pytest.mark.parametrize(
-    ("path", "other", "is_below"),
-    [
-        ("/a", "/a", True),
-        ("/a/b", "/a", True),
-        ("/ab", "/a", False),
-        ("/a", "/a/b", False),
-        ("/a", "/", True),
-        ("/", "/", True),
-    ],
-)
-def test_a_path_is_below_another_part_by_part(path, other, is_below):
-    assert is_at_or_below(path, other) is is_below
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,6 @@ def test_a_proof_counts_from_when_its_first_request_was_sent():
     assert proof.granted(Shares(12.0)) == Proof(1, Shares(12.0), 100.0)
 
 
-def test_a_connection_is_known_at_once_and_a_request_when_its_answer_is_old_enough():
-    echoes = Echoes(90.0, T)
-    assert echoes.newest_s(80.0) == 90.0
-    echoes.sent(100.0)
-    echoes.read(100.5, outstanding=1)  # the answer to what was sent before
-    assert echoes.newest_s(200.0) == 90.0
-    echoes.read(101.0, outstanding=0)
-    assert (echoes.newest_s(100.99), echoes.newest_s(101.0)) == (90.0, 100.0)
-
-
 def test_what_is_sent_while_an_answer_is_awaited_is_no_sample_of_its_own():
     echoes = Echoes(NEVER, T)
     echoes.sent(100.0, count=3)
@@ -90,17 +80,6 @@ def test_of_samples_only_those_older_than_the_time_out_are_dropped():
         echoes.read(sent_s + 0.1, 0)
     assert echoes.newest_s(3.5) == 3.0
     assert echoes.newest_s(3.0) == NEVER  # the connection itself is too old by now
-
-
-def test_samples_are_few_and_lie_close_enough():
-    echoes = Echoes(0.0, T)
-    for number in range(1, 10_000):
-        at_s = number * 0.01
-        echoes.sent(at_s)
-        echoes.read(at_s + 0.001, outstanding=0)
-    assert len(echoes._heard) <= 27
-    for before_s in (80.0, 90.0, 99.9):
-        assert before_s - T / 24 - 0.02 < echoes.newest_s(before_s) <= before_s
 
 
 class Requests:
@@ -214,17 +193,6 @@ def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once
     requests.pulse.connected()
     assert len(told) == 3
     requests.pulse.stop()
-
-
-def test_the_pulse_beats_while_somebody_holds_it(requests, monkeypatch):
-    monkeypatch.undo()
-    requests.timeout_s = 0.07
-    let_go = requests.pulse.hold(lambda _proof: None)
-    for _ in range(3):
-        eventually(lambda: requests.sent)
-        requests.answer_both()
-    let_go()
-    assert requests.pulse.stop() is None
 
 
 def test_a_holder_that_raises_is_logged_and_the_others_hear(requests):
