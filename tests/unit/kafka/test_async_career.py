@@ -350,7 +350,7 @@ def test_a_career_of_plain_functions_is_pointed_to_the_one_of_coroutines():
     class Coroutine(KafkaLeaderCareer):
         topics = "t"
 
-        async def handle_record(self, record, term):  # type: ignore[override]
+        async def handle_record(self, record, term):
             pass
 
     with pytest.raises(ConfigurationError, match=r"from leaderq\.AsyncKafkaLeaderCareer"):

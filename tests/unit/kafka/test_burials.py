@@ -53,11 +53,11 @@ class Znode:
             raise error
 
     def ask(self, place: str) -> None:
-        burials.ask(self, PATH, place, "ann@host")  # type: ignore[arg-type]
+        burials.ask(self, PATH, place, "ann@host")
 
     @property
     def requests(self) -> BurialRequests:
-        return BurialRequests(self, PATH)  # type: ignore[arg-type]
+        return BurialRequests(self, PATH)
 
     @property
     def found(self) -> dict[str, Any]:
@@ -65,12 +65,12 @@ class Znode:
 
 
 @pytest.fixture
-def znode() -> Znode:
+def znode():
     return Znode()
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
@@ -103,8 +103,8 @@ def set_aside(career: FakeCareer) -> list[int]:
     ("policy", "letters"), [(dead_letter(except_=Bad), [1]), (skip(except_=Bad), [])]
 )
 def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
-    znode: Znode, undoes: bool, workers: int, names: bool, policy: Any, letters: Any
-) -> None:
+    znode, undoes, workers, names, policy, letters
+):
     career = failing(znode, names=names, undoes=undoes)
     told: list[str | None] = []
     more = {"workers": workers, "burials": znode.requests, "on_held_up": told.append}
@@ -120,9 +120,7 @@ def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
 
 
 @pytest.mark.parametrize("policy", ["raise", retry(2, 0.0)])
-def test_a_record_that_fails_every_term_passes_when_an_operator_asks(
-    znode: Znode, policy: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_fails_every_term_passes_when_an_operator_asks(znode, policy, caplog):
     career = failing(znode, asked=4)
     handler = a_handler(career, policy, burials=znode.requests)
     for number in range(7, 11):
@@ -137,7 +135,7 @@ def test_a_record_that_fails_every_term_passes_when_an_operator_asks(
     assert "let pass by ann@host" in caplog.text
 
 
-def test_in_order_of_keys_too(znode: Znode) -> None:
+def test_in_order_of_keys_too(znode):
     career, policy = failing(znode), dead_letter(except_=Bad)
     with closing(
         a_handler(career, policy, workers=2, order=RecordOrder.KEY, burials=znode.requests)
@@ -146,7 +144,7 @@ def test_in_order_of_keys_too(znode: Znode) -> None:
     assert (set_aside(career), career.committed) == ([1], {A: 3})
 
 
-def test_a_request_about_another_record_changes_nothing(znode: Znode) -> None:
+def test_a_request_about_another_record_changes_nothing(znode):
     znode.ask("t-0@9")
     career = FakeCareer(fails={(A, 1): 9}, names=True)
     with pytest.raises(Bad):
@@ -155,9 +153,7 @@ def test_a_request_about_another_record_changes_nothing(znode: Znode) -> None:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(
-    znode: Znode, is_done: bool
-) -> None:
+def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(znode, is_done):
     for place in ("t-0@1", "t-0@2", "t-0@1"):
         znode.ask(place)
     (record,) = a_batch(A=[1]).records[A]
@@ -165,23 +161,21 @@ def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(
     znode.requests.done(open_term(7, write=znode.write), record)
     assert [row["at"] for row in znode.found["asked"]] == ["t-0@2"]
     assert [row["at"] for row in znode.found["done"]] == ["t-0@1"]
-    burials.take_back(znode, PATH, "t-0@2")  # type: ignore[arg-type]
+    burials.take_back(znode, PATH, "t-0@2")
     assert znode.found["asked"] == []
-    assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)  # type: ignore[arg-type]
+    assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)
 
 
-def test_what_is_no_request_is_said_and_lets_nothing_pass(
-    znode: Znode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_no_request_is_said_and_lets_nothing_pass(znode, caplog):
     znode.data = b"no json"
     assert znode.requests.among(a_batch(A=[1]).records[A]) is None
     assert "requests of operators not known" in caplog.text
     with pytest.raises(CorruptRecord, match="delete it"):
-        burials.read(znode, PATH)  # type: ignore[arg-type]
+        burials.read(znode, PATH)
 
 
 @pytest.mark.parametrize("ending", Ending)
-def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending) -> None:
+def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending):
     career, told = FakeCareer(), list[str]()
     handler = a_handler(
         career,
@@ -194,7 +188,7 @@ def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(e
     assert set_aside(career) == [0] * (ending is Ending.DEAD_LETTER)
 
 
-def test_a_kind_of_ending_that_nobody_has_written_is_an_error() -> None:
+def test_a_kind_of_ending_that_nobody_has_written_is_an_error():
     unknown: Any = object()
     context = replace(a_handler(FakeCareer()).context, on_error=OnError(unknown))
     with pytest.raises(KeyError):

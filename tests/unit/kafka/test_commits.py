@@ -44,7 +44,7 @@ class Store:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.made: list[Commit] = []
-        self.commits = OffsetCommits(self, TERM)  # type: ignore[arg-type]
+        self.commits = OffsetCommits(self, TERM)
 
     def commit(self, *asked: Any) -> Commit:
         self.asked.append(("batch", *asked))
@@ -58,22 +58,22 @@ class Store:
 
 
 @pytest.fixture
-def store() -> Store:
+def store():
     return Store()
 
 
 @pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def at(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(clock, "now_s", lambda: now[0])
     return now
 
 
 def start(store: Store) -> None:
-    store.commits.start(CONSUMER)  # type: ignore[arg-type]
+    store.commits.start(CONSUMER)
 
 
-def test_at_first_nothing_is_under_way(store: Store) -> None:
+def test_at_first_nothing_is_under_way(store):
     commits = store.commits
     assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
     assert (commits.wanted, commits.failure, commits.is_abandonment_over()) == (None, None, True)
@@ -84,7 +84,7 @@ def test_at_first_nothing_is_under_way(store: Store) -> None:
     assert (commits.failure, store.asked) == (None, [])
 
 
-def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Store) -> None:
+def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store):
     commits = store.commits
     commits.request({A: 4}, in_hand=False)
     assert isinstance(commits.failure, BatchLost)
@@ -102,9 +102,7 @@ def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Sto
     assert (commits.wanted, commits.failure, commits.is_busy) == (None, None, False)
 
 
-def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
-    store: Store, at: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(store, at, caplog):
     assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.002)
     caplog.set_level("INFO")
     store.commits.request({A: 5}, in_hand=True)
@@ -129,21 +127,17 @@ def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     assert "delayed offset commit succeeded" in caplog.text
 
 
-def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(store, monkeypatch):
     with pytest.raises(KafkaAway, match="not stored yet"):
-        store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+        store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)
     assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
     assert store.made[0].waits == [1.5]
     monkeypatch.setattr(Commit, "done", lambda self, wait_s: True)
-    store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+    store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)
     assert not store.commits.is_busy
 
 
-def test_commits_are_silent_since_the_first_that_has_not_succeeded(
-    store: Store, at: list[float]
-) -> None:
+def test_commits_are_silent_since_the_first_that_has_not_succeeded(store, at):
     commits = store.commits
     commits.request({A: 5}, in_hand=True)
     assert commits.silent_s == 0.0
@@ -157,7 +151,7 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
     assert commits.silent_s == 0.0
     for outcome in (KafkaAway("no answer"), True):
         assert commits.silent_s == (at[0] - 102.0)
-        commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+        commits.commit_positions(CONSUMER, {A: 9})
         at[0] += 1.0
         store.made[-1].outcome = outcome
         with suppress(KafkaAway):
@@ -165,11 +159,11 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
     assert commits.silent_s == 0.0
 
 
-def test_who_waits_for_records_beside_a_commit_is_answered_once() -> None:
+def test_who_waits_for_records_beside_a_commit_is_answered_once():
     """The consumer thread knows the newest request only, so what waits for records is asked again
     after a commit, unless it was answered in front of it.
     """
-    thread: Any = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
+    thread: Any = ConsumerThread(SimpleNamespace(career="c"))
     thread._thread, thread._gate = SimpleNamespace(is_alive=lambda: True), JoinGate(open_term(7))
     batch, asked = object(), thread._requests
 
@@ -187,10 +181,10 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once() -> None:
 
 
 def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
-    store: Store,
-) -> None:
+    store,
+):
     """Though another one is in hand by now, for a question that nobody has taken back."""
-    thread = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
+    thread = ConsumerThread(SimpleNamespace(career="c"))
     batch = Batch({A: [Record("t", 0, 5, 0, None, b"")]})
     positions = SimpleNamespace(losses=3, parts=[batch])
     consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
@@ -250,9 +244,7 @@ class Client(SimpleNamespace):
 
 
 @pytest.mark.parametrize(("is_abandoned", "fails"), [(False, False), (False, True), (True, False)])
-def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
-    is_abandoned: bool, fails: bool, at: list[float]
-) -> None:
+def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(is_abandoned, fails, at):
     clients: list[Client] = []
 
     def make() -> Any:
@@ -280,8 +272,8 @@ def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
 
 
 def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, at: list[float]
-) -> None:
+    monkeypatch, at
+):
     for limit in ("STILL_S", "UNMOVED_S", "POLLS"):
         monkeypatch.setattr(consumer_check, limit, 0)
     clients: list[Client] = []
@@ -315,9 +307,7 @@ def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_w
     assert [client.stored for client in clients] == [{A: 5}, {A: 6}]
 
 
-def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(
-    at: list[float],
-) -> None:
+def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(at):
     clients: list[Client] = []
 
     class Breaking(Client):
@@ -360,9 +350,7 @@ class Elsewhere(OffsetStore):
         return DoneAtOnce()
 
 
-def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(
-    at: list[float],
-) -> None:
+def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(at):
     shown: list[tuple[float, Any, str]] = []
     answers = [None, KafkaError("no answer"), None, None]
 
@@ -396,7 +384,7 @@ def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_gro
 @pytest.mark.parametrize(
     "answer", [None, [A], {"t-0": 5}, {None: 5}, {A: "5"}, {A: 5.0}, {A: -1}, {A: 2**63}]
 )
-def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answer: Any) -> None:
+def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answer):
     class Strange(Elsewhere):
         def load(self, *_: Any) -> Any:
             return answer
@@ -412,8 +400,8 @@ def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answe
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])
 def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there_are_records(
-    last: int, level: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    last, level, caplog
+):
     caplog.set_level("INFO")
     stored: list[Any] = []
 

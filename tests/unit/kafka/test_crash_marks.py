@@ -85,10 +85,10 @@ class Term:
 
 
 def marks(servers: Servers, most: int = 3) -> Any:
-    return CrashMarks(SimpleNamespace(get=servers.get), PATH, max_records=most)  # type: ignore[arg-type]
+    return CrashMarks(SimpleNamespace(get=servers.get), PATH, max_records=most)
 
 
-def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful() -> None:
+def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful():
     servers = Servers()
     kept, term = marks(servers), Term(servers)
     kept.begin(term, {A: 5})
@@ -102,7 +102,7 @@ def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful(
     assert (kept.is_careful(A), kept.is_careful(B)) == (True, False)
 
 
-def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something() -> None:
+def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something():
     clean = Servers()
     marks(clean).begin(Term(clean, unclean=False), {A: 5})
     assert (clean.gets, clean.written) == (1, [])
@@ -112,9 +112,7 @@ def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something() -> Non
     assert (marked.data, kept.is_careful(A)) == (b"", False)
 
 
-def test_marks_that_cannot_be_read_are_logged_and_begun_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_marks_that_cannot_be_read_are_logged_and_begun_again(caplog):
     servers = Servers(b"{")
     marks(servers).begin(Term(servers), {A: 5})
     assert "deaths of former leaders not counted" in caplog.text
@@ -128,7 +126,7 @@ def careful(servers: Servers, most: int = 3) -> tuple[Any, Term]:
     return kept, term
 
 
-def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told() -> None:
+def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told():
     servers = Servers()
     kept, term = careful(servers)
     assert kept.before(term, record(5)) == 0
@@ -138,7 +136,7 @@ def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told() -> No
     assert decode(servers.data or b"", path=PATH).in_hand == {place(6), place(9, B)}
 
 
-def test_a_mark_that_could_not_be_written_is_not_remembered() -> None:
+def test_a_mark_that_could_not_be_written_is_not_remembered():
     servers = Servers()
     kept, term = careful(servers)
     servers.errors = [SessionExpired("x")]
@@ -149,9 +147,7 @@ def test_a_mark_that_could_not_be_written_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
-    most: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(most, caplog):
     caplog.set_level("INFO")
     kept, term = careful(Servers(), most)
     assert "processes died over records" in caplog.text
@@ -166,9 +162,7 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
-def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(error, monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr(clock, "sleep", slept.append)
     servers = Servers()
@@ -180,7 +174,7 @@ def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
 
 
 @pytest.mark.parametrize("error", [SessionExpired("x"), SessionClosed("x")])
-def test_with_the_session_leadership_is_over(error: Exception) -> None:
+def test_with_the_session_leadership_is_over(error):
     servers = Servers()
     servers.errors = [error]
     with pytest.raises(Deposed) as deposed:
@@ -188,14 +182,14 @@ def test_with_the_session_leadership_is_over(error: Exception) -> None:
     assert (deposed.value.term, deposed.value.reason) == (7, Reason.SESSION)
 
 
-def test_a_term_that_is_over_asks_nothing() -> None:
+def test_a_term_that_is_over_asks_nothing():
     servers = Servers()
     term = Term(servers)
 
     def check() -> None:
         raise Deposed(term=7, reason=Reason.LEASE)
 
-    term.check = check  # type: ignore[method-assign]
+    term.check = check
     with pytest.raises(Deposed):
         marks(servers).begin(term, {})
     assert servers.gets == 0
@@ -204,13 +198,13 @@ def test_a_term_that_is_over_asks_nothing() -> None:
 # -- the judgement ---------------------------------------------------------------------------------
 
 
-def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved() -> None:
+def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved():
     known = CrashCounts({A: (5, 1)}, {place(8): 1})
     assert assess(known, {A: 7}, True)[1] == {A}
     assert assess(known, {A: 9}, True) == (CrashCounts({A: (9, 1)}), frozenset())
 
 
-def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_the_deadliest_are_kept(monkeypatch):
     monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_POSITIONS", 2)
     monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_KILLERS", 2)
     parts = [Partition("t", number) for number in range(4)]
@@ -242,12 +236,12 @@ def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_mark_is_corrupt(data: bytes) -> None:
+def test_what_is_no_mark_is_corrupt(data):
     with pytest.raises(CorruptRecord, match=PATH):
         decode(data, path=PATH)
 
 
-def test_marks_come_back_as_they_were() -> None:
+def test_marks_come_back_as_they_were():
     counts = CrashCounts({A: (5, 1), B: (6, 2)}, {place(7): 3}, frozenset({place(8), place(9, B)}))
     assert decode(encode(counts), path=PATH) == counts
     assert decode(b"", path=PATH) == decode(b"{}", path=PATH) == CrashCounts()

@@ -46,7 +46,7 @@ def said(error: BaseException, **changes: Any) -> dict[str, str]:
     }
 
 
-def test_a_letter_says_what_happened_where_and_when() -> None:
+def test_a_letter_says_what_happened_where_and_when():
     found = said(ValueError("bad"))
     assert found == {
         "topic": "t",
@@ -86,9 +86,7 @@ def of_builtins(name: str) -> BaseException:
         (Mute(), "text", "(its text cannot be had: RuntimeError)"),
     ],
 )
-def test_an_error_is_named_with_its_module_and_told_as_far_as_it_can_be(
-    error: BaseException, part: str, told: str
-) -> None:
+def test_an_error_is_named_with_its_module_and_told_as_far_as_it_can_be(error, part, told):
     assert said(error)[part] == told
 
 
@@ -98,7 +96,7 @@ def raised(error: BaseException, cause: BaseException | None, context: Any = Non
     return error
 
 
-def test_the_causes_of_an_error_are_told_once_each() -> None:
+def test_the_causes_of_an_error_are_told_once_each():
     inner = raised(OSError("three"), None)
     middle = raised(KeyError("two"), inner)
     outer = raised(ValueError("one"), None, middle)
@@ -112,7 +110,7 @@ def test_the_causes_of_an_error_are_told_once_each() -> None:
     assert said(outer)["text"] == "one"
 
 
-def test_a_letter_that_is_too_large_spares_what_a_replay_does_not_need() -> None:
+def test_a_letter_that_is_too_large_spares_what_a_replay_does_not_need():
     try:
         raise ValueError("bad")
     except ValueError as exc:
@@ -129,7 +127,7 @@ def letter(**headers: bytes | None) -> Record:
     return record(headers=[("own", None), *pairs])
 
 
-def test_a_letter_is_read_though_parts_of_it_are_missing_or_damaged() -> None:
+def test_a_letter_is_read_though_parts_of_it_are_missing_or_damaged():
     bare = read_dead_letter(letter(topic=b"a", partition=b"7", offset=b"8"))
     assert (bare.origin, bare.offset, bare.timestamp_ms) == (("a", 7), 8, -1)
     assert (bare.error, bare.text, bare.where, bare.career) == ("", "", "", None)
@@ -152,7 +150,7 @@ def test_a_letter_is_read_though_parts_of_it_are_missing_or_damaged() -> None:
 
 @pytest.mark.parametrize("missing", ["topic", "partition", "offset"])
 @pytest.mark.parametrize("damaged", [None, b"", b"x"])
-def test_what_does_not_name_a_record_is_no_letter(missing: str, damaged: bytes | None) -> None:
+def test_what_does_not_name_a_record_is_no_letter(missing, damaged):
     named = {"topic": b"a", "partition": b"7", "offset": b"8"}
     wrong: Any = {**named, missing: None if missing == "topic" else damaged}
     foreign = [("x" * len(PREFIX) + name, value) for name, value in named.items()]
@@ -161,7 +159,7 @@ def test_what_does_not_name_a_record_is_no_letter(missing: str, damaged: bytes |
             read_dead_letter(one)
 
 
-def test_deaths_are_counted_over_replays() -> None:
+def test_deaths_are_counted_over_replays():
     times = f"{PREFIX}times", f"{REPLAYED}times"
     assert deaths([]) == 0
     assert deaths([(times[0], b"2"), (times[1], b"5"), ("other", b"9")]) == 5
@@ -169,7 +167,7 @@ def test_deaths_are_counted_over_replays() -> None:
     assert said(ValueError(), headers=[(times[1], b"5")])["times"] == "6"
 
 
-def test_of_a_group_of_errors_the_first_is_told_with_the_trace_that_the_group_carries() -> None:
+def test_of_a_group_of_errors_the_first_is_told_with_the_trace_that_the_group_carries():
     class Group(Exception):
         exceptions = (ValueError("x" * 1001), KeyError("y"))
 
@@ -184,7 +182,7 @@ def test_of_a_group_of_errors_the_first_is_told_with_the_trace_that_the_group_ca
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
-def test_the_errors_text_is_bounded_and_cut_between_characters(text: str) -> None:
+def test_the_errors_text_is_bounded_and_cut_between_characters(text):
     found = said(ValueError(text)).get("text", "")
     assert len(found.encode()) <= 1000
     assert found[:-1] == text.encode("utf-8", "backslashreplace").decode()[: len(found) - 1]
@@ -216,7 +214,7 @@ def test_whatever_is_written_is_read(key, value, headers, numbers, stamp):
     assert dead.headers == own_headers(headers)
 
 
-def test_a_letter_that_dies_again_replaces_what_was_said_and_counts() -> None:
+def test_a_letter_that_dies_again_replaces_what_was_said_and_counts():
     first = new_dead_letter(record(headers=[("own", b"1")]), KeyError("x"), 4, 5, "c", 1_500)
     found = Record("c-dead", 0, 5, 0, *first[:3])
     second = new_dead_letter(found, KeyError("x"), 1, 18, "other", 1_501)
@@ -273,7 +271,7 @@ def offsets(rows: Any) -> list[int]:
     return [record.offset for record in rows]
 
 
-def test_letters_that_came_after_reading_began_are_not_read() -> None:
+def test_letters_that_came_after_reading_began_are_not_read():
     one = reader({A: [row(A, 2), row(A, 3)]}, {A: [row(A, 4), row(A, 5), row(A, 6)]})
     assert offsets(one.read()) == [2, 3, 4]
     assert one.paused == [A]
@@ -297,13 +295,11 @@ class Overtaken:
         return lambda *_: None
 
 
-def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(monkeypatch):
     replay = DeadLetterReplay("nowhere:1", "dead", "c", rate_per_s=0.0)
     one = new_dead_letter(record(), KeyError(), 1, 1, "c", 1)
     found = Record("dead", 0, 0, 0, *one[:3])
-    replay._reader = SimpleNamespace(  # type: ignore[assignment]
+    replay._reader = SimpleNamespace(
         topic="dead",
         starts={0: 0},
         ends={0: 1},
@@ -311,7 +307,7 @@ def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(
         read=lambda _: [found],
         partitions_of=lambda _: frozenset({0, 1}),
     )
-    replay._producer = Overtaken(monkeypatch)  # type: ignore[assignment]
+    replay._producer = Overtaken(monkeypatch)
     with pytest.raises(KafkaError, match=r"Kafka was away, and has dropped .* in hand for 25 s"):
         replay.run(lambda _: None)
     assert (replay.sent, replay.remaining()) == (0, (0, 1))
@@ -331,9 +327,7 @@ def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(
         (DeadLetterFilter("person", "u", frozenset({(3, 8)})), False),
     ],
 )
-def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(
-    chosen: DeadLetterFilter, has_it: bool
-) -> None:
+def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chosen, has_it):
     error = ValueError("no Such person")
     key, value, headers, _ = new_dead_letter(record(), error, 1, 1, "c", 1)
     found = read_dead_letter(Record("dead", 3, 8, 0, key, value, headers))

@@ -9,7 +9,6 @@ import re
 import sys
 import threading
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -54,7 +53,7 @@ def dressed(kind: type[KafkaLeaderCareer], career: str | None = None) -> Any:
 @pytest.mark.parametrize(
     "bad", ["", " ", "host:port", "kafka://host:9092", "host:0", "host:70000", "a:1,,b:2"]
 )
-def test_a_malformed_address_is_refused_with_value_and_remedy(bad: str) -> None:
+def test_a_malformed_address_is_refused_with_value_and_remedy(bad):
     with pytest.raises(ConfigurationError, match="--kafka"):
         bootstrap_servers(bad)
 
@@ -63,14 +62,14 @@ def read_as(career: Any) -> Any:
     return career._environment().consumer_settings(in_group=True)
 
 
-def test_the_group_is_the_careers_name_unless_declared() -> None:
+def test_the_group_is_the_careers_name_unless_declared():
     settings = read_as(dressed(Sums, career="other"))
     assert (settings.group, settings.member, settings.topics) == ("other", "other", ("numbers",))
     Grouped = type("Grouped", (Sums,), {"group": "mine"})  # noqa: N806
     assert read_as(dressed(Grouped)).group == "mine"
 
 
-def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_a_declaration_is_told_at_once():
     wrong = {
         "topics": ("clicks", 5),
         "produces": None,
@@ -98,9 +97,7 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     assert sorted(one.partition("=")[0] for one in told) == [*limits.split(), "max_records_per_s"]
 
 
-def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch):
     for name in [
         name for name in sys.modules if name.startswith("leaderq.kafka.clients.confluent")
     ]:
@@ -111,7 +108,7 @@ def test_a_client_that_is_not_installed_is_told_with_the_command_that_installs_i
         career.prepare()
 
 
-def test_the_transactional_id_tells_apart_careers_groups_and_roots() -> None:
+def test_the_transactional_id_tells_apart_careers_groups_and_roots():
     places = product("ab", "ab", ("/a", "/b"))
     assert len({transactional_id(*place) for place in places}) == 8
 
@@ -133,18 +130,14 @@ TUNED = {
 """What a class says, and what the settings say instead."""
 
 
-def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_default_of_its_own() -> (
-    None
-):
+def test_every_setting_of_kafka_careers_stands_for_an_attribute_and_has_no_default_of_its_own():
     rows = [row for row in TABLE if row.section is Section.DRAIN]
     assert {row.name for row in rows} == TUNED.keys()
     assert all(hasattr(KafkaLeaderCareer, row.name) and row.default is None for row in rows)
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path, name):
     said, wanted = TUNED[name]
     path = tmp_path / "leaderq.toml"
     text = f"[careers.sums]\n{name} = {json.dumps(wanted)}\n[careers.other]\nmax_records = 1\n"
@@ -172,8 +165,8 @@ class Checked(Sums):
     ],
 )
 def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
-    kind: type[Sums], attributes: dict[str, Any], settings: dict[str, Any], asked: bool
-) -> None:
+    kind, attributes, settings, asked
+):
     career = dressed(type("Some", (kind,), attributes))
     career.settings = Settings(**settings)
     term = open_term(7)
@@ -196,7 +189,7 @@ def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
         ("external", "exactly_once at_least_once"),
     ],
 )
-def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -> None:
+def test_each_store_keeps_some_and_the_first_by_default(store, kept):
     names = kept.split()
     assert delivery_of(None, store, "Billing").value == names[0]
     assert [delivery_of(name, store, "Billing") for name in names] == [
@@ -218,11 +211,9 @@ def test_each_store_keeps_some_and_the_first_by_default(store: str, kept: str) -
         (None, ["kafka"], "is not known"),
     ],
 )
-def test_a_contradiction_is_refused_with_its_remedy(
-    delivery: object, store: object, remedy: str
-) -> None:
+def test_a_contradiction_is_refused_with_its_remedy(delivery, store, remedy):
     with pytest.raises(ConfigurationError) as refused:
-        delivery_of(delivery, store, "Billing")  # type: ignore[arg-type]
+        delivery_of(delivery, store, "Billing")
     assert remedy in str(refused.value)
     assert "of Billing" in str(refused.value)
 
@@ -237,7 +228,7 @@ def test_a_contradiction_is_refused_with_its_remedy(
         {"promises": "at_least_once"},
     ],
 )
-def test_a_store_of_ones_own_that_says_nonsense_of_itself_is_refused(said: dict[str, Any]) -> None:
+def test_a_store_of_ones_own_that_says_nonsense_of_itself_is_refused(said):
     own = {"word": "own", "load": None, "commit": None, **said}
     store = type("Own", (OffsetStore,), own)()
     with pytest.raises(ConfigurationError) as refused:
@@ -260,9 +251,7 @@ FREE = {
 
 
 @pytest.mark.parametrize("client", ClientLibrary)
-def test_what_a_promise_rests_on_is_refused_with_the_reason_and_what_breaks_none_passes(
-    client: ClientLibrary,
-) -> None:
+def test_what_a_promise_rests_on_is_refused_with_the_reason_and_what_breaks_none_passes(client):
     names = PROMISES[client].split()
     options = dict.fromkeys([*names, *FREE[client].split()], 1)
     problems = list(option_problems(client, options, "client_options of Sums"))
@@ -272,7 +261,7 @@ def test_what_a_promise_rests_on_is_refused_with_the_reason_and_what_breaks_none
         assert len(reason) > 20
 
 
-def test_all_options_that_a_career_may_not_set_are_told_at_once() -> None:
+def test_all_options_that_a_career_may_not_set_are_told_at_once():
     options = {"group_id": "other", "acks": 0, "compression.type": "gzip", "client_rack": "a"}
     with pytest.raises(ConfigurationError) as refused:
         dressed(type("Wrong", (Sums,), {"client_options": options}))._declared()
@@ -286,15 +275,13 @@ def test_all_options_that_a_career_may_not_set_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("client", "name"), [("kafka-python", "client_rack"), ("confluent", "client.rack")]
 )
-def test_the_rack_of_the_host_is_a_setting(client: str, name: str) -> None:
+def test_the_rack_of_the_host_is_a_setting(client, name):
     career = dressed(type("Near", (Sums,), {"client": client}))
     career.settings = Settings(kafka_rack="b")
     assert career._declared().client_options == {name: "b"}
 
 
-def test_tokens_are_asked_for_again_shortly_before_they_expire(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tokens_are_asked_for_again_shortly_before_they_expire(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("leaderq.base.clock.calendar_s", lambda: now[0])
     given = iter([("one", 1100.0), ("two", 1200.0, "me", {"pool": "x"})])
@@ -304,9 +291,7 @@ def test_tokens_are_asked_for_again_shortly_before_they_expire(
     assert [tokens.token(), tokens.extensions()] == ["two", {"pool": "x"}]
 
 
-def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_dead_letters() -> (
-    None
-):
+def test_a_pattern_means_whole_names_but_neither_kafkas_own_topics_nor_its_own_dead_letters():
     career = dressed(type("All", (Sums,), {"topics": re.compile("clicks.*|_.*"), "name": "clicks"}))
     pattern = career._declared().topics
     assert isinstance(pattern, TopicPattern)

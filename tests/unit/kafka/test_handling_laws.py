@@ -114,7 +114,7 @@ class Run:
             if next(commits) in fails_at:
                 raise KafkaError("not committed")
 
-        career.commit = watched  # type: ignore[method-assign]
+        career.commit = watched
         career.before_handle, career.before_commit = pause, fail
         handler = a_handler(
             career,
@@ -164,8 +164,8 @@ POLICIES = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(cases(), POLICIES)
 def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_committed_to_its_end(
-    case: Case, on_error: object
-) -> None:
+    case, on_error
+):
     run = Run(case, on_error)
     assert run.finished
     assert run.error is None
@@ -179,7 +179,7 @@ def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_commit
 
 @settings(max_examples=200, deadline=None)
 @given(cases())
-def test_with_enough_retries_only_the_hopeless_are_passed_over(case: Case) -> None:
+def test_with_enough_retries_only_the_hopeless_are_passed_over(case):
     total = sum(count for count in case.fails.values() if count < ALWAYS)
     run = Run(case, retry(max(1, total), backoff_s=0, then=skip()))
     assert run.passed == case.hopeless()
@@ -187,7 +187,7 @@ def test_with_enough_retries_only_the_hopeless_are_passed_over(case: Case) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from(["raise", retry(1, backoff_s=0)]))
-def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: object) -> None:
+def test_where_errors_are_raised_nothing_is_passed_over(case, on_error):
     run = Run(case, on_error)
     assert run.passed == set()
     assert (run.error is None) == run.finished
@@ -200,8 +200,8 @@ def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: ob
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from(["raise", skip(), dead_letter()]))
 def test_at_most_once_has_no_effect_twice_and_commits_each_offset_before_its_record_is_handled(
-    case: Case, on_error: object
-) -> None:
+    case, on_error
+):
     run = Run(case, on_error, "at_most_once")
     assert all(
         count == 1 for count in Counter([*run.career.effects, *run.career._pending]).values()
@@ -219,8 +219,8 @@ SOME_TIMES = st.frozensets(st.integers(0, 12))
 @settings(max_examples=300, deadline=None)
 @given(cases(), POLICIES, SOME_TIMES, SOME_TIMES)
 def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
-    case: Case, on_error: object, pauses_at: frozenset[int], fails_at: frozenset[int]
-) -> None:
+    case, on_error, pauses_at, fails_at
+):
     run = Run(case, on_error, pauses_at=pauses_at, fails_at=fails_at)
     assert run.career.committed == case.batch.ends
     assert set(run.career.effects) | run.passed == set(case.places())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -103,7 +102,7 @@ def source(owner: Any, name: str) -> str:
     return inspect.getsource(found.fget if isinstance(found, property) else getattr(owner, name))
 
 
-def test_the_functions_of_kafka_python_that_are_relied_on_are_the_ones_that_were_read() -> None:
+def test_the_functions_of_kafka_python_that_are_relied_on_are_the_ones_that_were_read():
     changed = {}
     for path, (seen, names) in RELIED_ON.items():
         text = "".join(source(kafkas(path), name) for name in names.split())
@@ -115,7 +114,7 @@ def test_the_functions_of_kafka_python_that_are_relied_on_are_the_ones_that_were
     )
 
 
-def test_its_records_have_the_fields_in_the_places_that_were_seen() -> None:
+def test_its_records_have_the_fields_in_the_places_that_were_seen():
     assert " ".join(ConsumerRecord._fields) == (
         "topic partition leader_epoch offset timestamp timestamp_type key value headers checksum"
         " serialized_key_size serialized_value_size serialized_header_size"
@@ -132,7 +131,7 @@ PRIVATE = re.compile(r"(?:\.|def )(_[a-z]\w*)")
 USED = re.compile(r"""(?<!\bself)(?<!\bcls)\.(_[a-z]\w*)|attr\([^)]*["'](_[a-z]\w*)""")
 
 
-def test_no_other_file_of_leaderq_kafka_touches_a_private_part_of_kafka_python() -> None:
+def test_no_other_file_of_leaderq_kafka_touches_a_private_part_of_kafka_python():
     folder = Path(inspect.getfile(kafka)).parent
     theirs = [*folder.glob("*.py")]
     for part in ("consumer", "coordinator", "metrics", "net", "producer", "record"):
@@ -164,8 +163,8 @@ def replayed() -> None:
     ids=["kafka", "transaction", "replay"],
 )
 def test_neither_a_career_nor_a_replay_begins_on_another_version_than_the_one_that_was_read(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[], None]
-) -> None:
+    monkeypatch, begin
+):
     assert kafka.__version__ == private_api.VERSION
     monkeypatch.setattr(kafka, "__version__", "3.0.13")
     with pytest.raises(MissingPiece, match=r"3\.0\.13 .* pip install 'kafka-python==3\.0\.12'"):

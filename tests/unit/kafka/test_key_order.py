@@ -53,7 +53,7 @@ class Calls(FakeCareer):
         self.at_a_time = self.most_at_a_time = 0
         self.running: Counter[object] = Counter()
 
-    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:  # type: ignore[override]
+    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:
         (record,) = records
         key = record.topic_partition, record.key or record.offset
         with self._lock:
@@ -75,7 +75,7 @@ def by_key(career: FakeCareer, on_error: object = "raise", **more: Any) -> Itera
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
@@ -95,14 +95,14 @@ def begun(hand: InHand) -> Iterator[list[Any]]:
         yield [where(piece.records[0]) for piece in chain.pieces]
 
 
-def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first() -> None:
+def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first():
     found = list(begun(in_hand(RecordOrder.KEY, [*keyed(A, "abca-"), *keyed(B, "aa-a")])))
     assert found[0] == [(B, 0), (B, 1), (B, 3)]
     assert found[1] == [(A, 0), (A, 3)]
     assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
 
 
-def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before() -> None:
+def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before():
     hand = in_hand(RecordOrder.KEY, keyed(A, "ab"))
     first = hand.begin(lambda _piece: True)
     hand.add(Batch({}), by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
@@ -112,7 +112,7 @@ def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before() -> No
     assert [each[0] for each in begun(hand)] == [(A, 1), (A, 3), (A, 2)]
 
 
-def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handled() -> None:
+def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handled():
     career, term, last = Calls(), open_term(7), threading.Event()
 
     def handle(rows: Sequence[Record]) -> None:
@@ -129,7 +129,7 @@ def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handle
     assert career.committed == {A: 3}
 
 
-def test_a_partition_may_be_committed_as_far_as_nothing_is_undone() -> None:
+def test_a_partition_may_be_committed_as_far_as_nothing_is_undone():
     rows, hand = {A: keyed(A, "abcd", first=5), B: keyed(B, "a")}, InHand()
     for found in (Batch(rows), Batch({A: keyed(A, "a", first=12)})):
         hand.add(found, by_records(found.merged(), RecordOrder.NONE))
@@ -193,7 +193,7 @@ def committing_prefixes(career: FakeCareer, found: Batch, passed: set[Any]) -> N
                 if record.offset < career.committed.get(record.topic_partition, 0):
                     assert where(record) in set(career.effects) | passed
 
-    career.commit = watched  # type: ignore[method-assign]
+    career.commit = watched
 
 
 class Feed:
@@ -250,13 +250,8 @@ SOME_TIMES = st.just(frozenset[int]()) | st.frozensets(st.integers(0, 15))
 @settings(max_examples=350, deadline=None)
 @given(cases(), POLICIES, st.booleans(), st.sampled_from([0, 1, 3]), SOME_TIMES, SOME_TIMES)
 def test_each_record_is_handled_once_in_the_order_of_its_key_or_passed_over_by_itself(
-    case: tuple[Batch, dict[Any, int]],
-    on_error: Any,
-    names: bool,
-    part: int,
-    pauses_at: frozenset[int],
-    fails_at: frozenset[int],
-) -> None:
+    case, on_error, names, part, pauses_at, fails_at
+):
     """Also where it is paused, or a commit fails, however often; that may repeat records."""
     found, fails = case
     career, passed = Calls(fails=fails, names=names), set[Any]()
@@ -295,7 +290,7 @@ def test_each_record_is_handled_once_in_the_order_of_its_key_or_passed_over_by_i
 # -- one by one ------------------------------------------------------------------------------------
 
 
-def test_as_many_keys_at_a_time_as_there_are_workers() -> None:
+def test_as_many_keys_at_a_time_as_there_are_workers():
     career = Calls()
     meeting = threading.Barrier(3)
     career.before_handle = lambda _rows: meeting.wait(30) and None
@@ -304,7 +299,7 @@ def test_as_many_keys_at_a_time_as_there_are_workers() -> None:
     assert career.most_at_a_time == 3
 
 
-def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand() -> None:
+def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand():
     career, found = Calls(), batch(A="sabcdefghijklmnop" * 2)
     others: list[int] = []
     is_full = threading.Event()
@@ -328,7 +323,7 @@ def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand
     assert sorted(others[:5]) == [1, 2, 3, 4, 5]
 
 
-def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_done() -> None:
+def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_done():
     """Else a record that kills would be met at another offset each time, and never be found."""
     career, found = Calls(), batch(A="abc")
     marks: Any = FakeMarks(career, {})
@@ -342,9 +337,7 @@ def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_don
         assert BatchWork(handler, found, unclean).commits_meanwhile
 
 
-def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(monkeypatch):
     career, stopped, stop = Calls(), threading.Event(), BatchWork.stop
     monkeypatch.setattr(BatchWork, "stop", lambda self: [stop(self), stopped.set()])
 
@@ -357,7 +350,7 @@ def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun
     assert len(career.effects) <= 3 and career.committed == {}
 
 
-def test_an_error_that_is_raised_is_raised_with_the_prefix_committed() -> None:
+def test_an_error_that_is_raised_is_raised_with_the_prefix_committed():
     career = Calls(fails={(A, 2): ALWAYS})
     with by_key(career) as handler, pytest.raises(Bad):
         handler.work(batch(A="abcd", B="aa"), open_term(7))
@@ -365,7 +358,7 @@ def test_an_error_that_is_raised_is_raised_with_the_prefix_committed() -> None:
     assert sorted(career.effects) == [(A, 0), (A, 1), (A, 3), (B, 0), (B, 1)]
 
 
-def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over() -> None:
+def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over():
     left = Counter(dict.fromkeys([(A, 0), (A, 1), (B, 0)], 3))
     held: list[str | None] = []
 
@@ -382,7 +375,7 @@ def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over() -> None:
     assert [each is None for each in held] == [False, False, False, True]
 
 
-def test_an_error_not_about_records_ends_the_work_and_commits_nothing() -> None:
+def test_an_error_not_about_records_ends_the_work_and_commits_nothing():
     career = Calls()
 
     def fail(rows: Sequence[Record]) -> None:
@@ -395,7 +388,7 @@ def test_an_error_not_about_records_ends_the_work_and_commits_nothing() -> None:
     assert career.committed == {}
 
 
-def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions() -> None:
+def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions():
     career = Calls()
     marks: Any = FakeMarks(career, {A: 2})
     with by_key(career, skip(), marks=marks) as handler:
@@ -404,9 +397,7 @@ def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partiti
 
 
 @pytest.mark.parametrize("more", [{"offsets": "external"}, {"delivery": "at_most_once"}])
-def test_it_is_refused_where_effects_behind_a_record_would_count_before_it(
-    more: dict[str, Any],
-) -> None:
+def test_it_is_refused_where_effects_behind_a_record_would_count_before_it(more):
     attributes = {"topics": "t", "order": "key", "handle_record": lambda *_: None, **more}
     made = dressed(type("Calls", (KafkaLeaderCareer,), attributes))
     with pytest.raises(ConfigurationError, match="order='key' of Calls contradicts"):

@@ -487,7 +487,7 @@ def task_group(*makes: Make) -> Make:
         raise raised(make)
 
     async def all_at_once() -> None:
-        async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+        async with asyncio.TaskGroup() as group:
             for each in makes:
                 group.create_task(work(each))
 
@@ -518,13 +518,13 @@ ABOUT_RECORDS |= {
 
 
 @pytest.mark.parametrize("what", OUTAGES)
-def test_an_outage(what: str) -> None:
+def test_an_outage(what):
     error = raised(OUTAGES[what])
     assert is_outage(error), repr(error)
 
 
 @pytest.mark.parametrize("what", ABOUT_RECORDS)
-def test_the_fault_of_the_record(what: str) -> None:
+def test_the_fault_of_the_record(what):
     error = raised(ABOUT_RECORDS[what])
     assert not is_outage(error), repr(error)
 
@@ -560,8 +560,8 @@ def fails_once_with(make: Make) -> Callable[[object], None]:
     ],
 )
 def test_an_outage_holds_up_and_a_fault_of_the_record_makes_a_letter(
-    on_error: Any, make: Make, letters: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    on_error, make, letters, monkeypatch
+):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
     career = FakeCareer()
     career.before_handle = fails_once_with(make)
@@ -570,7 +570,7 @@ def test_an_outage_holds_up_and_a_fault_of_the_record_makes_a_letter(
     assert len(career.letters) == letters
 
 
-def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record() -> None:
+def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record():
     deposed = Deposed(term=7, reason=Reason.LEASE)
     career = FakeCareer()
     career.before_handle = fails_once_with(task_group(KeyError, lambda: deposed))
@@ -579,7 +579,7 @@ def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record() -> No
     assert career.letters == []
 
 
-def test_a_group_of_errors_is_told_by_its_first() -> None:
+def test_a_group_of_errors_is_told_by_its_first():
     error = raised(task_group(lambda: KeyError("x"), lambda: ValueError("y")))
     assert errors.told(error) == "KeyError: 'x' (and 1 more)"
     letter = new_dead_letter(records(A, 1)[0], error, 1, 7, "c", 0)

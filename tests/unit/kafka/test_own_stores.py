@@ -156,7 +156,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_contract_finds_a_store_that(name: str) -> None:
+def test_the_contract_finds_a_store_that(name):
     tried = TestTheContract()
     tried.kind = type("Broken", (MemoryOffsets,), BROKEN[name])
     found = []
@@ -189,7 +189,7 @@ def declared(**attributes: Any) -> Any:
     return career._declared()
 
 
-def test_a_store_of_ones_own_is_asked_for_its_promises() -> None:
+def test_a_store_of_ones_own_is_asked_for_its_promises():
     assert declared().offsets is Counting.store
     assert not declared().commits_first
     with pytest.raises(ConfigurationError) as refused:
@@ -201,7 +201,7 @@ def test_a_store_of_ones_own_is_asked_for_its_promises() -> None:
         declared(offsets=MemoryOffsets)
 
 
-def test_what_leaderqs_own_stores_offer_is_refused_by_name() -> None:
+def test_what_leaderqs_own_stores_offer_is_refused_by_name():
     def handle(self: Any, records: Sequence[Record], term: Term) -> None:
         self.produce("out", b"x")
 
@@ -211,14 +211,14 @@ def test_what_leaderqs_own_stores_offer_is_refused_by_name() -> None:
     assert str(driven.error) == what
 
 
-def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed() -> None:
+def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed():
     given = records("orders", [b"7", b"8", b"9"])
     driven = drive(type("Two", (Counting,), {"max_records": 2})(), given, failing_commit=2)
     assert driven.written == ["7", "8"]
     assert Counting.store.server == {}
 
 
-def test_two_careers_of_a_process_do_not_share_one() -> None:
+def test_two_careers_of_a_process_do_not_share_one():
     store = MemoryOffsets({})
     assert opened(store, StoreContext("one", "/")) is store
     opened(store, StoreContext("one", "/"))  # its parts are made again
@@ -228,7 +228,7 @@ def test_two_careers_of_a_process_do_not_share_one() -> None:
 
 
 @pytest.mark.parametrize("is_well", [True, False])
-def test_doctor_asks_it(monkeypatch: pytest.MonkeyPatch, is_well: bool) -> None:
+def test_doctor_asks_it(monkeypatch, is_well):
     def fail(*_: object) -> str:
         raise KafkaError("no memory; buy some")
 
@@ -249,9 +249,7 @@ def test_doctor_asks_it(monkeypatch: pytest.MonkeyPatch, is_well: bool) -> None:
         (KafkaAway("no answer"), "Kafka is unreachable"),
     ],
 )
-def test_an_outage_of_a_store_is_not_called_one_of_kafka(
-    error: Exception, told: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outage_of_a_store_is_not_called_one_of_kafka(error, told, caplog):
     outage = Outage()
     for now_s in (100.0, 103.0):
         outage.met(error, now_s, joining=False)

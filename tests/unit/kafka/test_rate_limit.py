@@ -18,7 +18,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
@@ -38,13 +38,13 @@ def played(limiter: RateLimiter, clock: Clock, records: list[Record]) -> list[tu
     return found
 
 
-def test_without_limits_all_go_at_once_as_they_are() -> None:
+def test_without_limits_all_go_at_once_as_they_are():
     records = rows(None, None)
     assert RateLimiter().wait_s(records, 0.0) == 0.0
     assert RateLimiter().take(records, 0.0) is records
 
 
-def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(clock: Clock) -> None:
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(clock):
     limiter = RateLimiter(records_per_s=20)
     assert played(limiter, clock, rows(*[None] * 27)) == [
         (0.0, 20),
@@ -55,7 +55,7 @@ def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(cloc
     ]
 
 
-def test_what_has_come_in_a_pause_goes_at_once_and_one_record_at_least(clock: Clock) -> None:
+def test_what_has_come_in_a_pause_goes_at_once_and_one_record_at_least(clock):
     limiter = RateLimiter(records_per_s=20)
     played(limiter, clock, rows(*[None] * 20))
     clock.at += 0.05
@@ -66,9 +66,7 @@ def test_what_has_come_in_a_pause_goes_at_once_and_one_record_at_least(clock: Cl
     assert played(slow, clock, rows(*[None] * 7)) == [(0.0, 5), (0.2, 1), (0.2, 1)]
 
 
-def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(
-    clock: Clock,
-) -> None:
+def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off(clock):
     limiter = RateLimiter(bytes_per_s=100)
     big, small = rows(None, size=250), rows(None, size=10)
     assert played(limiter, clock, big) == [(0.0, 1)]
@@ -76,7 +74,7 @@ def test_a_record_larger_than_a_second_goes_out_of_a_full_bucket_and_is_paid_off
     assert played(limiter, clock, [*small, *big]) == [(0.1, 1), (1.0, 1)]
 
 
-def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(clock: Clock) -> None:
+def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(clock):
     limiter = RateLimiter(bytes_per_s=100)
     assert played(limiter, clock, rows(None, size=100)) == [(0.0, 1)]
     assert played(limiter, clock, rows(None, None, None, size=4)) == [(0.1, 2), (0.02, 1)]
@@ -85,14 +83,14 @@ def test_bytes_wait_for_a_quantum_or_for_the_record_or_for_all_that_is_left(cloc
     assert played(limiter, clock, rows(None, size=50)) == [(0.5, 1)]
 
 
-def test_a_key_waits_for_its_interval_and_others_do_not(clock: Clock) -> None:
+def test_a_key_waits_for_its_interval_and_others_do_not(clock):
     limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows("a", "b", None, None, "a")) == [(0.0, 4), (1.0, 1)]
     clock.at += 0.25
     assert played(limiter, clock, rows(None, "c", "a", "c")) == [(0.0, 2), (0.75, 1), (0.25, 1)]
 
 
-def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> None:
+def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock):
     limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows("a", "b")) == [(0.0, 2)]
     assert played(limiter, clock, rows("a", "b", "c")) == [(1.0, 3)]
@@ -101,9 +99,9 @@ def test_a_key_that_may_go_when_the_part_does_is_part_of_it(clock: Clock) -> Non
     assert played(limiter, clock, rows("a", "d")) == [(0.5, 2)]
 
 
-def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock: Clock) -> None:
+def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock):
     limiter = RateLimiter(key_interval_s=1.0)
-    keys = limiter._limits[0]._last  # type: ignore[union-attr]
+    keys = limiter._limits[0]._last
     played(limiter, clock, rows("a"))
     clock.at = 0.5
     played(limiter, clock, rows("b"))
@@ -118,12 +116,12 @@ def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first(clock: 
     assert len(keys) == 0
 
 
-def test_what_cannot_be_hashed_is_told_apart_too(clock: Clock) -> None:
+def test_what_cannot_be_hashed_is_told_apart_too(clock):
     limiter = RateLimiter(key_interval_s=1.0)
     assert played(limiter, clock, rows(["a"], ["b"], ["a"])) == [(0.0, 2), (1.0, 1)]
 
 
-def test_the_limits_count_from_when_a_part_was_handed_out() -> None:
+def test_the_limits_count_from_when_a_part_was_handed_out():
     limiter, now_s, waits = RateLimiter(records_per_s=1), 0.0, []
     for _ in range(2):
         waits.append(limiter.wait_s(rows(None), now_s))
@@ -133,7 +131,7 @@ def test_the_limits_count_from_when_a_part_was_handed_out() -> None:
     assert waits == [0.0, 0.75]
 
 
-def test_the_stricter_of_two_limits_decides(clock: Clock) -> None:
+def test_the_stricter_of_two_limits_decides(clock):
     limiter = RateLimiter(records_per_s=10, bytes_per_s=100, key_interval_s=5.0)
     assert played(limiter, clock, rows("a", "b", "c", size=50)) == [(0.0, 2), (0.5, 1)]
 
@@ -169,14 +167,8 @@ delays = st.floats(0, 3)
     st.floats(0, 1),
 )
 def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_reordered(
-    stream: list[list[tuple[bytes | None, int]]],
-    records_per_s: float | None,
-    bytes_per_s: float | None,
-    interval_s: float | None,
-    pauses: list[float],
-    late_s: float,
-    work_s: float,
-) -> None:
+    stream, records_per_s, bytes_per_s, interval_s, pauses, late_s, work_s
+):
     clock = Clock()
     pace = RateLimiter(records_per_s, bytes_per_s, interval_s)
     given_: list[Record] = []
@@ -207,9 +199,7 @@ def test_over_any_stream_and_any_window_the_limits_hold_and_nothing_is_lost_or_r
             assert all(later - sooner >= interval_s - 1e-3 for sooner, later in pairwise(times))
 
 
-def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(
-    clock: Clock,
-) -> None:
+def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_for_debts(clock):
     slow = RateLimiter(bytes_per_s=0.5)
     sizes = [rows(None, size=size)[0] for size in (1, 0, 1)]
     assert played(slow, clock, sizes) == [(0.0, 2), (2.0, 1)]
@@ -217,7 +207,7 @@ def test_a_tenth_of_a_second_is_at_least_a_byte_and_what_weighs_nothing_waits_fo
     assert played(quick, clock, [*rows(None, size=10), *sizes[1:]]) == [(0.0, 1), (1.2, 2)]
 
 
-def test_a_part_has_a_record_however_times_are_rounded(clock: Clock) -> None:
+def test_a_part_has_a_record_however_times_are_rounded(clock):
     limiter, clock.at = RateLimiter(key_interval_s=1.167), 0.342
     assert played(limiter, clock, rows("a")) == [(0.0, 1)]
     clock.at = 0.348  # and 0.348 + (0.342 + 1.167 - 0.348) is less than 0.342 + 1.167

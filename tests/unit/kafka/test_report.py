@@ -53,7 +53,7 @@ def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
     ]
 
 
-def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it() -> None:
+def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it():
     estimator = LagEstimator()
     estimator.see(0.0, {A: 5, B: 7}, {A: 9, B: 7})
     report = estimator.report({A: 3}, term=3)
@@ -62,8 +62,8 @@ def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it() -
 
 
 def test_a_transaction_holds_back_while_the_stable_end_stands_still_and_30_s_later_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     watch, stable, ends = TransactionWatch(), {A: 5, B: 7}, {A: 9}
     assert watch.held_back(0.0, stable, ends) == {}
     assert watch.held_back(5.0, stable, ends) == {A: 4}
@@ -81,7 +81,7 @@ def test_a_transaction_holds_back_while_the_stable_end_stands_still_and_30_s_lat
     assert len(caplog.messages) == 2
 
 
-def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second() -> None:
+def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second():
     report = after(steady(100, 60, lag=800))
     assert (report.rate_per_s, report.arriving_per_s, report.lag, report.catch_up_s) == (
         100,
@@ -96,9 +96,7 @@ offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 
 @given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
 @example([(0.0, {A: 0}, {}), (sys.float_info.min, {A: 4}, {})])
-def test_whatever_is_seen_nothing_is_negative(
-    looks: list[tuple[float, dict[Partition, int], dict[Partition, int]]],
-) -> None:
+def test_whatever_is_seen_nothing_is_negative(looks):
     now_s, rising = 0.0, []
     for step_s, committed, ends in looks:
         now_s += step_s
@@ -111,7 +109,7 @@ def test_whatever_is_seen_nothing_is_negative(
     assert decode(encode(report), path="/p") == report
 
 
-def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None:
+def test_a_report_of_a_newer_version_is_read_without_what_is_not_known():
     row = {"position": 1, "end": 3, "lag": 2, "leader": 7}
     said = {"term": 4, "at": 1.5, "colour": "red", "buried": 6, "partitions": {"t-0": row}}
     found = decode(json.dumps(said).encode(), path="/p")
@@ -140,14 +138,12 @@ def test_a_report_of_a_newer_version_is_read_without_what_is_not_known() -> None
         b'{"at": Infinity}',
     ],
 )
-def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data: bytes) -> None:
+def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data):
     with pytest.raises(CorruptRecord, match=r"/leaderq/c/progress.*delete it"):
         decode(data, path="/leaderq/c/progress")
 
 
-def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_leader_silently(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_leader_silently(caplog):
     written: list[Any] = []
     answers: list[Exception | None] = [NoNode("not there", path="/p"), None, None]
 
@@ -200,13 +196,11 @@ def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = No
         "a tail that does not move: given longer, and one rebuild only",
     ],
 )
-def test_when_a_position_has_stalled(
-    rows: list[tuple[float, int, int, int, int]], stalled_at: list[float]
-) -> None:
+def test_when_a_position_has_stalled(rows, stalled_at):
     assert looks(*rows) == stalled_at
 
 
-def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_told_once() -> None:
+def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_told_once():
     def rebuilt() -> StallWatch:
         watch = StallWatch()
         assert looks(*((at, 5, 6, at * 5, at * 5) for at in range(0, 35, 5)), watch=watch) == [30]
@@ -219,7 +213,7 @@ def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_
 
 
 @pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Observation(0, 0, 0, 0, 0)}])
-def test_a_partition_not_held_any_more_is_forgotten(gone: dict[Partition, Observation]) -> None:
+def test_a_partition_not_held_any_more_is_forgotten(gone):
     watch = StallWatch()
     watch.find({WHERE: Observation(0, 5, 9, 0, 0)})
     watch.find(gone)
