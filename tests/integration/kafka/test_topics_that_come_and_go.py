@@ -53,11 +53,7 @@ def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_
 def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
     drive, kafka_broker, four_partitions, client
 ):
-    driver = drive(
-        client=client,
-        client_options=SOON[client],
-        offsets="zookeeper",
-    ).begin()
+    driver = drive(client=client, client_options=SOON[client], offsets="zookeeper").begin()
     delete_topic(kafka_broker.address, four_partitions)
     with pytest.raises(UnknownTopic, match=r"was deleted while it was read|UNKNOWN_TOPIC"):
         driver.run_until(lambda: False)

@@ -306,11 +306,7 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 @pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
 @pytest.mark.parametrize(
     ("stored", "handled"),
-    [
-        ({A: 2, B: 7}, []),
-        ({A: 2}, [(B, 5), (B, 6)]),
-        ({B: 6}, [(A, 0), (A, 1), (B, 6)]),
-    ],
+    [({A: 2, B: 7}, []), ({A: 2}, [(B, 5), (B, 6)]), ({B: 6}, [(A, 0), (A, 1), (B, 6)])],
     ids=["the whole batch", "one of two partitions", "part of one partition"],
 )
 def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, on_error, workers):
@@ -348,12 +344,7 @@ def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
-    "error",
-    [
-        Deposed(term=7, reason=Reason.LEASE),
-        KafkaAway("away"),
-        UnitAbandoned(),
-    ],
+    "error", [Deposed(term=7, reason=Reason.LEASE), KafkaAway("away"), UnitAbandoned()]
 )
 def test_an_error_that_is_not_about_records_passes_whatever_the_policy(error, wrapped, workers):
     career = FakeCareer()

@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from fake_career import (
-    A,
-    B,
-    Bad,
-    C,
-    FakeCareer,
-    RecordPlace,
-    a_handler,
-    open_term,
-    records,
-    where,
-)
+from fake_career import A, B, Bad, C, FakeCareer, RecordPlace, a_handler, open_term, records, where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

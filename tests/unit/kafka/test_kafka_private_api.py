@@ -43,10 +43,7 @@ RELIED_ON = {
         "_create_fetch_requests fetch_records fetched_records _fetchable_partitions"
         " validate_offsets_if_needed",
     ),
-    "kafka.consumer.group.KafkaConsumer": (
-        "c1bc7a6aff544661",
-        "position",
-    ),
+    "kafka.consumer.group.KafkaConsumer": ("c1bc7a6aff544661", "position"),
     "kafka.consumer.subscription_state.TopicPartitionState": (
         "78acf1b0fa73eecd",
         "seek _get_position maybe_validate_position awaiting_validation",
@@ -55,10 +52,7 @@ RELIED_ON = {
         "d55ab62476063c54",
         "set_topics partitions_for_topic topic_id topics metadata_request",
     ),
-    "kafka.net.compat.KafkaNetClient": (
-        "005484425a0e5c85",
-        "__init__ await_ready",
-    ),
+    "kafka.net.compat.KafkaNetClient": ("005484425a0e5c85", "__init__ await_ready"),
     "kafka.net.inet.KafkaNetSocket": (
         "60d8a2c78e18a61c",
         "register_class __new__ socket sock_connect",
@@ -67,10 +61,7 @@ RELIED_ON = {
         "b3d1947139b90be5",
         "get_connection call_soon wait_for",
     ),
-    "kafka.net.selector.NetworkSelector": (
-        "248fd3eea9786b49",
-        "run call_soon_with_future wakeup",
-    ),
+    "kafka.net.selector.NetworkSelector": ("248fd3eea9786b49", "run call_soon_with_future wakeup"),
     "kafka.producer.kafka.KafkaProducer": (
         "d61fd976ec303bf6",
         "send flush partitions_for _unregister_cleanup close",

@@ -13,11 +13,7 @@ from terms import open_term
 
 from leaderq.errors import CorruptRecord, Deposed, NoNode, Reason
 from leaderq.events import EventBus
-from leaderq.kafka.consuming.consumer_check import (
-    Observation,
-    StallWatch,
-    TransactionWatch,
-)
+from leaderq.kafka.consuming.consumer_check import Observation, StallWatch, TransactionWatch
 from leaderq.kafka.consuming.report import (
     DrainReport,
     LagEstimator,
