@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from failing import failing_at
 from fake_career import (
     A,
     B,
@@ -22,14 +22,14 @@ from fake_career import (
     a_handler,
     open_term,
     sorted_until_committed,
-    where,
 )
+from test_handling_laws import BY_KEY
 
 from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.handle_call import take_effect
@@ -43,7 +43,8 @@ LETTERS = retry(1, backoff_s=0, then=dead_letter())
 
 Case = tuple[dict[str, Any], object, dict[str, Any], dict[str, Sequence[int]], list[str]]
 """The career, ``on_error``, what else its handler is told, the batch, and what is asked of the
-career. ``careful``: up to which offsets, by partition.
+career. ``careful``: up to which offsets, by partition; ``deaths``: of processes, by record;
+``raises``: what the error says.
 """
 # fmt: off
 CASES: dict[str, Case] = {
@@ -109,13 +110,39 @@ CASES: dict[str, Case] = {
     "a marked record whose effect is refused is unmarked once it is passed over": (
         {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
         {"A": [0, 1]},
-        ["mark A0", "handle A0", "refuse A=1", "undo", "commit A=1", "unmark A0",
+        ["mark A0", "handle A0", "refuse A=1", "undo", "skipped A0 after 1: refused",
+         "commit A=1", "unmark A0",
          "handle A1", "commit A=2"],
     ),
     "with workers an undecodable value holds up its own partition only": (
         {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
-        ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2",
-         "handle A2", "commit A=3"],
+        ["handle B5", "commit B=6", "handle A0", "commit A=1",
+         "skipped A1 after 1: not decodable", "commit A=2", "handle A2", "commit A=3"],
+    ),
+    "an error is raised as it is and nothing is committed": (
+        {"fails": {(A, 1): ALWAYS}}, "raise", {"raises": "A1"}, {"A": [0, 1, 2]},
+        ["handle A0 A1 A2"],
+    ),
+    "records before an undecodable value are handled and committed before the error": (
+        {"undecodable": frozenset({(A, 2)})}, "raise", {"raises": "not decodable"},
+        {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
+    ),
+    "records before an undecodable value, where effects are undone": (
+        {"undecodable": frozenset({(A, 2)}), "undoes": True}, "raise",
+        {"raises": "not decodable"}, {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
+    ),
+    "a named culprit is skipped and told": (
+        {"fails": {(A, 1): ALWAYS}, "names": True}, "skip", {}, {"A": [0, 1, 2]},
+        ["handle A0 A1 A2", "commit A=1", "skipped A1 after 1: A1", "commit A=2", "handle A2",
+         "commit A=3"],
+    ),
+    "a record that took too many processes is passed over unhandled": (
+        {}, dead_letter(deaths=2), {"careful": {A: 3}, "deaths": {(A, 0): 1, (A, 1): 2}},
+        {"A": [0, 1, 2]},
+        ["mark A0", "handle A0", "commit A=1", "unmark A0",
+         "mark A1", "dead letter A1 on billing-dead after 2: "
+         "the process died 2 times while handling this record", "commit A=2", "unmark A1",
+         "mark A2", "handle A2", "commit A=3", "unmark A2"],
     ),
 }
 # fmt: on
@@ -126,11 +153,24 @@ def test_what_is_asked_of_a_career(name):
     words, on_error, more, batch, log = CASES[name]
     career, more = FakeCareer(**words), dict(more)
     if "careful" in more:
-        more["marks"] = FakeMarks(career, more.pop("careful"))
-    with closing(a_handler(career, on_error, **more)) as handler:
-        assert handler.work(a_batch(**batch), open_term(7))
+        more["marks"] = FakeMarks(career, more.pop("careful"), more.pop("deaths", None))
+    error = more.pop("raises", None)
+    set_aside: list[object] = []
+
+    def skipped(record: Record, error: object, attempts: int) -> None:
+        career.log.append(f"skipped A{record.offset} after {attempts}: {error}")
+
+    hooks = {"on_skipped": skipped, "on_dead_lettered": lambda *told: set_aside.append(told)}
+    with closing(a_handler(career, on_error, **hooks, **more)) as handler:
+        if error is None:
+            assert handler.work(a_batch(**batch), open_term(7))
+        else:
+            with pytest.raises(Bad, match=error) as raised:
+                handler.work(a_batch(**batch), open_term(7))
+            assert raised.value.__context__ is None
     told = sorted_until_committed(career.log) if "workers" in more else career.log
     assert told == log
+    assert len(set_aside) == len(career.letters)
 
 
 def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
@@ -156,22 +196,6 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
 
 
 # -- raise
-
-
-def test_an_error_is_raised_as_it_is_and_nothing_is_committed():
-    career = FakeCareer(fails={(A, 1): ALWAYS})
-    with pytest.raises(Bad) as raised:
-        a_handler(career).work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["handle A0 A1 A2"]
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize("undoes", [False, True])
-def test_records_before_an_undecodable_value_are_handled_and_committed_before_the_error(undoes):
-    career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
-    with pytest.raises(Bad, match="not decodable"):
-        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
-    assert career.log == ["handle A0 A1", "commit A=2"]
 
 
 def test_the_refusal_is_raised_as_it_is_and_names_its_record(caplog):
@@ -213,23 +237,6 @@ def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_o
 # -- skip and dead letters
 
 
-def test_a_named_culprit_is_skipped_and_told(caplog):
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    told: list[tuple[object, ...]] = []
-    handler = a_handler(
-        career,
-        "skip",
-        on_skipped=lambda record, error, attempts: told.append(
-            (where(record), str(error), attempts)
-        ),
-    )
-    with caplog.at_level(logging.WARNING):
-        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["handle A0 A1 A2", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
-    assert told == [((A, 1), "A1", 1)]
-    assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
-
-
 def test_what_the_records_failed_together_is_told_of_the_culprit_only():
     career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
     nameless = iter([Bad("together")])
@@ -256,30 +263,6 @@ def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     with pytest.raises(KafkaError, match="too large"):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
-
-
-def test_a_record_that_took_too_many_processes_is_passed_over_unhandled():
-    career = FakeCareer()
-    told: list[tuple[object, ...]] = []
-    marks = FakeMarks(career, {A: 3}, {(A, 0): 1, (A, 1): 2})
-    handler = a_handler(
-        career,
-        dead_letter(deaths=2),
-        marks=marks,
-        on_dead_lettered=lambda record, error, attempts, _topic: told.append(
-            (record.offset, type(error), attempts)
-        ),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == [
-        "mark A0", "handle A0", "commit A=1", "unmark A0",
-        "mark A1",
-        "dead letter A1 on billing-dead after 2: "
-        "the process died 2 times while handling this record",
-        "commit A=2", "unmark A1",
-        "mark A2", "handle A2", "commit A=3", "unmark A2",
-    ]  # fmt: skip
-    assert told == [(1, ProcessDied, 2)]
 
 
 # -- the term ends or pauses
@@ -341,24 +324,19 @@ def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
 # -- errors that are not about records
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("more", [{}, {"workers": 2}, BY_KEY], ids=str)
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
     "error", [Deposed(term=7, reason=Reason.LEASE), KafkaAway("away"), UnitAbandoned()]
 )
-def test_an_error_that_is_not_about_records_passes_whatever_the_policy(error, wrapped, workers):
+def test_an_error_that_is_not_about_records_passes_whatever_the_policy(error, wrapped, more):
     career = FakeCareer()
-
-    def fail(handed: Sequence[Record]) -> None:
-        if wrapped:
-            raise PoisonRecord(handed[0]) from error
-        raise error
-
-    career.before_handle = fail
-    handler = a_handler(career, retry(3, then=skip()), workers=workers)
-    with pytest.raises(type(error)) as raised:
+    career.before_handle = failing_at([error], (B, 0), names=wrapped)
+    with (
+        closing(a_handler(career, retry(3, then=skip()), **more)) as handler,
+        pytest.raises(type(error)) as raised,
+    ):
         handler.work(a_batch(A=[0], B=[0]), open_term(7))
-    handler.close()
     assert raised.value is error
     assert career.committed == {}
 
@@ -373,22 +351,13 @@ class Panic(BaseException):
 def test_a_record_that_asks_for_the_end_of_the_process_dies_so_often_and_is_passed_over(
     error, names, workers
 ):
-    attempts: list[int] = []
-
-    def fail(handed: Sequence[Record]) -> None:
-        for record in handed:
-            if (record.partition, record.offset) == (0, 1):
-                attempts.append(len(handed))
-                if names:
-                    raise PoisonRecord(record) from error
-                raise error
-
     career = FakeCareer()
-    career.before_handle = fail
+    career.before_handle = failing_at([error] * 9, names=names)
     with closing(a_handler(career, dead_letter(deaths=2), workers=workers)) as handler:
         assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7))
     assert career.committed == {A: 3, B: 6}
     assert len(career.letters) == 1
+    attempts = [line for line in career.log if line.startswith("handle") and "A1" in line]
     assert len(attempts) == (2 if names else 4)
 
 
