@@ -147,6 +147,7 @@ class Life:
         assert commits.own == (self.wanted or {}, self.shown)
         assert (None if commits.failure is None else type(commits.failure)) is self.failure
         assert commits.is_busy is bool(self.open or self.wanted is not None)
+        assert commits.is_abandoning or commits.is_abandonment_over()
 
     def end(self) -> None:
         """With a store that answers, all that is asked for comes to its end."""
@@ -178,6 +179,7 @@ ACTS: list[Callable[[Life], None]] = [
 def test_in_all_orders_one_thing_is_under_way_and_what_was_asked_for_comes_to_its_end(first):
     for acts in product(ACTS, repeat=LENGTH - 2):
         life = Life()
+        life.check()
         for act in (Life.ask, first, *acts):
             act(life)
             life.check()

@@ -66,33 +66,19 @@ def at(monkeypatch):
     return now
 
 
-def test_at_first_nothing_is_under_way(store):
-    commits = store.commits
-    assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
-    assert (commits.wanted, commits.failure, commits.is_abandonment_over()) == (None, None, True)
-    store.commits.start(CONSUMER)
-    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
-    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
-    commits.drop()
-    assert (commits.failure, store.asked) == (None, [])
-
-
 def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store):
     commits = store.commits
     commits.request({A: 4}, in_hand=False)
     assert isinstance(commits.failure, BatchLost)
     commits.request({A: 5}, in_hand=True)
-    assert (commits.wanted, commits.failure, commits.is_busy) == ({A: 5}, None, True)
-    store.commits.start(CONSUMER)
-    store.commits.start(CONSUMER)
+    for _ in range(2):
+        commits.start(CONSUMER)
     assert store.asked == [("batch", CONSUMER, TERM, {A: 5})]
-    assert commits.finish(may_wait=True) is None
-    assert commits.finish(may_wait=False) is None
+    for may_wait in (True, False):
+        assert commits.finish(may_wait=may_wait) is None
     assert store.made[0].waits == [module._LOOK_S, 0.0]
-    assert commits.own == ({A: 5}, {})
     store.made[0].outcome = True
     assert commits.finish(may_wait=False) == {A: 5}
-    assert (commits.wanted, commits.failure, commits.is_busy) == (None, None, False)
 
 
 def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(store, at, caplog):

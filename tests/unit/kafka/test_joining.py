@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import confluent_kafka
 import pytest
@@ -95,35 +96,20 @@ def test_a_broker_that_goes_passes_by_itself(name):
     assert isinstance(error, KafkaAway)
 
 
-class ScriptedClient:
-    """librdkafka's consumer: returns ``messages`` one after the other, and answers a commit when
-    all of them are taken.
-    """
-
-    def __init__(self, messages: list[Any]) -> None:
-        self.messages = messages
-        self.consumer: Any = None
-
-    def assign(self, _partitions: list[Any]) -> None:
-        """Nothing is read."""
-
-    def commit(self, **_words: Any) -> None:
-        """Answered later."""
-
-    def consume(self, most: int, _wait_s: float) -> list[Any]:
-        taken, self.messages = self.messages[:most], self.messages[most:]
-        if not self.messages:
-            self.consumer._on_commit(None, [])
-        return taken
-
-
 def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a_commit():
     where = Partition("t", 0)
     gone = confluent_kafka.KafkaError(CODES["_AUTO_OFFSET_RESET"])
     record = confluent_kafka.Message("t", 0, 4, b"k", b"v")
-    client = ScriptedClient([record, confluent_kafka.Message("t", 0, error=gone)])
-    client.consumer = consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
-    consumer._client, consumer._held = client, frozenset({where})
+    messages = [record, confluent_kafka.Message("t", 0, error=gone)]
+    consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
+
+    def consume(most: int, _wait_s: float) -> list[Any]:
+        taken, messages[:] = messages[:most], messages[most:]
+        if not messages:
+            consumer._on_commit(None, [])  # it is answered when all of them are taken
+        return taken
+
+    consumer._client, consumer._held = mock.Mock(consume=consume), frozenset({where})
     consumer.seek({where: 4})
     assert consumer.commit({where: 4}, "").done(60)
     with pytest.raises(OffsetOutOfRange):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import math
+import re
 import ssl
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,19 +43,10 @@ def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
 
 
 @pytest.mark.parametrize(
-    "number",
-    [
-        errno.ENOENT,
-        errno.EEXIST,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.ENOTEMPTY,
-        errno.ELOOP,
-    ],
+    "name", ["ENOENT", "EEXIST", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ENOTEMPTY", "ELOOP"]
 )
-def test_what_is_wrong_with_a_path_is_of_the_records_making(number):
-    assert not OnError().is_outage(OSError(number, "x"))
+def test_what_is_wrong_with_a_path_is_of_the_records_making(name):
+    assert not OnError().is_outage(OSError(getattr(errno, name), "x"))
     assert OnError().is_outage(OSError(errno.EHOSTUNREACH, "x"))
     assert OnError().is_outage(ssl.SSLCertVerificationError("x"))
 
@@ -119,11 +112,8 @@ def test_errors_of_ours_hold_what_they_are_about():
     assert ProcessDied(3).times == 3
     assert str(ProcessDied(3)) == "the process died 3 times while handling this record"
     poison = PoisonRecord(record(), "odd")
-    assert (poison.record, poison.why, str(poison)) == (
-        record(),
-        "odd",
-        "the record at t-1@2 cannot be handled: odd",
-    )
+    assert (poison.record, poison.why) == (record(), "odd")
+    assert str(poison) == "the record at t-1@2 cannot be handled: odd"
     assert str(PoisonRecord(record())) == "the record at t-1@2 cannot be handled"
 
 
@@ -175,14 +165,10 @@ def test_a_policy_is_what_was_asked_for(given, expected):
     ],
 )
 def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=f"on_error of C.*{re.escape(says)}"):
         policy(wrong, "C")
-    (problem,) = refused.value.problems
-    assert says in problem
-    assert "on_error of C" in problem
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=r"^'then' of retry is "):
         retry(1, then=wrong)
-    assert str(refused.value).startswith("'then' of retry is ")
 
 
 @pytest.mark.parametrize(
@@ -194,6 +180,7 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
         (lambda: retry(1, -0.1), "retry: backoff_s=-0.1: give a number of seconds"),
         (lambda: retry(1, True), "backoff_s=True"),
         (lambda: retry(1, math.nan), "backoff_s=nan"),
+        (lambda: retry(1, timedelta(seconds=1)), "backoff_s=datetime.timedelta(seconds=1)"),
         (lambda: retry(1, then=retry(2)), "give one retry more attempts"),
         (lambda: retry(1, then=skip(except_=KeyError), except_=KeyError), "write it once"),
         (lambda: retry(1, then=skip(is_outage=bool), is_outage=bool), "write it once"),
@@ -215,17 +202,14 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
     ],
 )
 def test_a_policy_that_cannot_be_is_refused_where_it_is_written(call, says):
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
         call()
-    (problem,) = refused.value.problems
-    assert says in problem
 
 
 def test_the_rest_of_a_policy_is_as_documented():
     assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
-    assert [each.holds_up for each in (OnError(), skip(), dead_letter(), retry(1))] == [
-        *(False, True, True, True)
-    ]
+    holds_up = [each.holds_up for each in (OnError(), skip(), dead_letter(), retry(1))]
+    assert holds_up == [False, True, True, True]
 
 
 def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers():
@@ -248,9 +232,8 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end():
 def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_over():
     death, three = SystemExit(1), skip(deaths=3)
     assert OnError(retries=9).decision(1, death) is Ending.RAISE
-    assert [three.decision(times, death) for times in (1, 2, 3)] == [
-        *(RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP)
-    ]
+    found = [three.decision(times, death) for times in (1, 2, 3)]
+    assert found == [RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP]
     assert three.decision(1, ValueError()) is Ending.SKIP
 
 

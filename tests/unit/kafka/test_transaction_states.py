@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from enum import Enum
 from itertools import chain, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,38 +174,29 @@ class Executor:
     is_lazy = False
 
     def __init__(self, name: str) -> None:
-        self._works: list[Work] = []
+        self._works: list[tuple[Future[None], Callable[[], None]]] = []
 
-    def submit(self, work: Callable[[], None]) -> Work:
-        submitted = Work(self, work)
-        self._works.append(submitted)
+    def submit(self, work: Callable[[], None]) -> Any:
+        future: Future[None] = Future()
+        self._works.append((future, work))
         if not self.is_lazy:
-            self.run()
-        return submitted
+            self._run()
 
-    def run(self) -> None:
+        def done(wait_s: float) -> bool:
+            self._run()
+            return future.result() is None
+
+        return SimpleNamespace(done=done)
+
+    def _run(self) -> None:
         while self._works:
-            self._works.pop(0).run()
+            future, work = self._works.pop(0)
+            try:
+                future.set_result(work())
+            except Exception as exc:
+                future.set_exception(exc)
 
     def close(self) -> None: ...
-
-
-class Work:
-    def __init__(self, executor: Executor, work: Callable[[], None]) -> None:
-        self._executor, self._work = executor, work
-        self._error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except Exception as exc:
-            self._error = exc
-
-    def done(self, wait_s: float) -> bool:
-        self._executor.run()
-        if self._error is not None:
-            raise self._error
-        return True
 
 
 class Leader:
