@@ -70,6 +70,16 @@ def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_com
     assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
 
 
+def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before():
+    hand = in_hand(RecordOrder.KEY, keyed(A, "ab"))
+    first = hand.begin(lambda _piece: True)
+    hand.add(Batch({}), by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
+    assert first is not None
+    assert [piece.records[0].offset for piece in first.pieces] == [0, 2]
+    hand.advance(first.pieces[0])  # offset 2 has come with the second ones
+    assert [each[0] for each in begun(hand)] == [(A, 1), (A, 3), (A, 2)]
+
+
 def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handled():
     career, term, last = OneByOne(), open_term(7), threading.Event()
 
