@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ import pytest
 
 from leaderq.testing import eventually
 from leaderq.testing.java_server import WatchedProcess
-from leaderq.testing.ports import LeasedPort, lease_port
+from leaderq.testing.ports import lease_port
 
 # Runs the rest of the command line as another user; what WatchedProcess knows is then the server's
 # own process id.
@@ -57,8 +58,37 @@ class Database:
         )
 
 
+@contextmanager
+def served(
+    name: str, command: Callable[[Path, int], list[str]], answers: Callable[[int], object]
+) -> Iterator[int]:
+    """The port of a server that was started in a folder of its own, once it answers."""
+    folder, port = Path(tempfile.mkdtemp(prefix=f"leaderq-{name}-")), lease_port()
+    log = folder / "log"
+    log.touch()
+
+    def is_up() -> bool:
+        assert process.exit_code is None, f"{name} ended:\n{log.read_text()[-2000:]}"
+        answers(port.number)
+        return True
+
+    try:
+        line = command(folder, port.number)
+        env = {**os.environ, "LC_ALL": "C"}
+        process = WatchedProcess(line, log_path=log, folder=folder, env=env)
+        try:
+            eventually(is_up, interval_s=0.1, message=f"{name} answers")
+            yield port.number
+        finally:
+            process.send(signal.SIGINT)  # PostgreSQL waits for clients to leave after a SIGTERM
+            process.end(grace_s=10)
+    finally:
+        port.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Database]:
+def postgres_server():
     """A running PostgreSQL server."""
     programs = _programs()
     if programs is None:
@@ -67,22 +97,16 @@ def postgres_server() -> Iterator[Database]:
             " install postgresql"
         )
     pytest.importorskip("psycopg", reason="psycopg is not installed; pip install -e '.[dev]'")
-    folder = Path(tempfile.mkdtemp(prefix="leaderq-postgres-"))
-    port = lease_port()
-    try:
-        process = _start(programs, folder, port)
-        try:
-            yield Database(port.number, "postgres")
-        finally:
-            process.send(signal.SIGINT)  # fast shutdown; SIGTERM would wait for clients to leave
-            process.end(grace_s=10)
-    finally:
-        port.release()
-        shutil.rmtree(folder, ignore_errors=True)
+    with served(
+        "postgres",
+        lambda folder, port: _command(programs, folder, port),
+        lambda port: Database(port, "postgres").connect().close(),
+    ) as port:
+        yield Database(port, "postgres")
 
 
 @pytest.fixture
-def postgres(postgres_server) -> Database:
+def postgres(postgres_server):
     """A database of this test's own."""
     name = f"t_{uuid.uuid4().hex}"
     with postgres_server.connect(autocommit=True) as connection:
@@ -100,13 +124,12 @@ def _programs() -> Path | None:
     return versions[-1].parent if versions else None
 
 
-def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
+def _command(programs: Path, folder: Path, port: int) -> list[str]:
     prefix = _other_user(folder)
-    data, log = folder / "data", folder / "log"
-    log.touch()
+    data = str(folder / "data")
     made = subprocess.run(
         [
-            *prefix, str(programs / "initdb"), "-D", str(data), "-U", SUPERUSER, "-A", "trust",
+            *prefix, str(programs / "initdb"), "-D", data, "-U", SUPERUSER, "-A", "trust",
             "-E", "UTF8", "--locale=C", "--no-sync",
         ],
         cwd=folder, capture_output=True, text=True, check=False,
@@ -114,7 +137,7 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
     assert made.returncode == 0, f"initdb failed:\n{made.stdout}{made.stderr}"
     settings = {
         "listen_addresses": "127.0.0.1",
-        "port": str(port.number),
+        "port": str(port),
         "unix_socket_directories": "",
         # nobody pulls this machine's plug; kill -9 of a client loses nothing either way
         "fsync": "off",
@@ -122,41 +145,17 @@ def _start(programs: Path, folder: Path, port: LeasedPort) -> WatchedProcess:
         "shared_buffers": "16MB",
     }
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    process = WatchedProcess(
-        [*prefix, str(programs / "postgres"), "-D", str(data), *options],
-        log_path=log,
-        folder=folder,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-
-    def answers() -> bool:
-        assert process.exit_code is None, f"PostgreSQL ended:\n{log.read_text()[-2000:]}"
-        Database(port.number, "postgres").connect().close()
-        return True
-
-    try:
-        eventually(answers, interval_s=0.1, message="PostgreSQL answers")
-    except BaseException:
-        process.end(grace_s=0)
-        raise
-    return process
+    return [*prefix, str(programs / "postgres"), "-D", data, *options]
 
 
 def _other_user(folder: Path) -> list[str]:
     if os.geteuid() != 0:
         return []
-    user = next((pwd.getpwnam(name) for name in ("postgres", "nobody") if _exists(name)), None)
+    known = {user.pw_name: user for user in pwd.getpwall()}
+    user = known.get("postgres") or known.get("nobody")
     if user is None:
         pytest.skip(
             "PostgreSQL refuses to run as root, and there is neither a user 'postgres' nor 'nobody'"
         )
     os.chown(folder, user.pw_uid, user.pw_gid)
     return [sys.executable, "-c", _AS_USER, str(user.pw_uid), str(user.pw_gid)]
-
-
-def _exists(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,18 +11,18 @@ from driving import Driver, Recorder, given
 
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.zookeeper import Session, connect
+from leaderq.zookeeper import connect
 
 
 @pytest.fixture
-def four_partitions(kafka_broker, topic_name) -> str:
+def four_partitions(kafka_broker, topic_name):
     """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
-def feed(kafka_broker, four_partitions) -> Callable[[int, int], list[bytes]]:
+def feed(kafka_broker, four_partitions):
     """Put numbered records on the topic; returns their values."""
 
     def put(first: int, last: int) -> list[bytes]:
@@ -35,14 +35,14 @@ def feed(kafka_broker, four_partitions) -> Callable[[int, int], list[bytes]]:
 
 
 @pytest.fixture
-def session(zookeeper_server) -> Iterator[Session]:
+def session(zookeeper_server):
     """A session of the careers that the test drives."""
     with connect(zookeeper_server.address) as session:
         yield session
 
 
 @pytest.fixture
-def drive(kafka_broker, four_partitions, session, znode_root) -> Iterator[Callable[..., Driver]]:
+def drive(kafka_broker, four_partitions, session, znode_root):
     """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 

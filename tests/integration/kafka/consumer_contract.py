@@ -49,7 +49,7 @@ class ConsumerContract:
     session_s = 4.0
 
     @pytest.fixture
-    def make_consumer(self, kafka_broker, four_partitions) -> Any:
+    def make_consumer(self, kafka_broker, four_partitions):
         """Open a consumer of the test's topic; all are closed afterwards."""
         made: list[ConsumerClient] = []
 
@@ -119,7 +119,7 @@ class ConsumerContract:
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
     @pytest.fixture
-    def requests(self) -> Any:
+    def requests(self):
         """Options that a consumer is to have, and what counts its requests by kind then."""
         raise NotImplementedError
 
@@ -318,15 +318,13 @@ class ConsumerContract:
     def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer, feed):
         feed(0, 400)
         consumer = make_consumer(membership=False)
-        for round_ in range(60):
+        for _ in range(60):
             self.join(consumer)
             seen: set[Partition] = set()
             eventually(
                 lambda seen=seen: (
-                    seen.update(consumer.poll(0.2, 400)),
-                    seen == consumer.assigned(),
-                )[1],
-                message=f"every partition is read in round {round_}",
+                    seen.update(consumer.poll(0.2, 400)) or seen == consumer.assigned()
+                )
             )
 
     def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer, feed):
@@ -347,19 +345,14 @@ class ConsumerContract:
             transaction.send(where, b"value")
             assert consumer.end_offsets(20.0)[where] == 0
             assert consumer.poll(0.5, 10) == {}
-            eventually(
-                lambda: consumer.poll(0.2, 10) == {} and consumer.log_ends().get(where) == 1,
-                message="what is not stable lies before the end of the log",
-            )
+            # what is not stable lies before the end of the log
+            eventually(lambda: consumer.poll(0.2, 10) == {} and consumer.log_ends().get(where) == 1)
             assert consumer.end_offsets(20.0)[where] == 0
             transaction.abort()
+        # the aborted record and its marker lie before the end
+        eventually(lambda: consumer.end_offsets(20.0)[where] == 2)
         eventually(
-            lambda: consumer.end_offsets(20.0)[where] == 2,
-            message="the aborted record and its marker lie before the end",
-        )
-        eventually(
-            lambda: (consumer.poll(0.2, 10), consumer.positions() == consumer.end_offsets(20.0))[1],
-            message="the position has passed what is not read",
+            lambda: (consumer.poll(0.2, 10), consumer.positions() == consumer.end_offsets(20.0))[1]
         )
 
     def test_bug_23_offsets_of_an_open_transaction_are_waited_for_and_opening_is_not_held_up(

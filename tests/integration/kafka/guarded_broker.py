@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,9 @@ def unsigned_token() -> tuple[str, float]:
     # a broker refuses what seems to come from the future, by a fraction of a millisecond too
     issued_s = time.time() - 60
     claims = {"sub": USER, "iat": issued_s, "exp": until_s}
-    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
-    return "".join(
-        base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts
-    ), until_s
+    parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
+    coded = [base64.urlsafe_b64encode(part).decode().rstrip("=") + "." for part in parts]
+    return "".join(coded), until_s
 
 
 class Tokens(AbstractTokenProvider):
@@ -110,20 +110,12 @@ class Guarded:
 
     def start(self) -> Guarded:
         self.broker.start()
-        admin = KafkaAdminClient(bootstrap_servers=self.broker.address)
-        try:
-            credential = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD)
+        credential = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD)
+        with closing(KafkaAdminClient(bootstrap_servers=self.broker.address)) as admin:
             assert admin.alter_user_scram_credentials([credential]) == {USER: None}
-        finally:
-            admin.close()
-        eventually(
-            self._knows_the_user, message="the broker has heard of the user from its controller"
-        )
+        way_in = self.address_of("SCRAM"), self.way_in("SCRAM"), 10.0
+        eventually(lambda: check_reachable(*way_in) is None)
         return self
-
-    def _knows_the_user(self) -> bool:
-        check_reachable(self.address_of("SCRAM"), self.way_in("SCRAM"), 10.0)
-        return True
 
     def address_of(self, listener: str) -> str:
         return self.broker.address_of(listener)
@@ -139,11 +131,9 @@ class Guarded:
         if protocol.endswith("SSL"):
             security = replace(security, ca=ca)
         if listener == "MUTUAL":
-            cert, key = (
-                self.certificates.certificate("client"),
-                self.certificates.key("client-locked"),
-            )
-            security = replace(security, cert=str(cert), key=str(key), key_password=KEY_PASSWORD)
+            key = str(self.certificates.key("client-locked"))
+            cert = str(self.certificates.certificate("client"))
+            security = replace(security, cert=cert, key=key, key_password=KEY_PASSWORD)
         return security
 
     def _properties(self) -> Mapping[str, str]:
@@ -164,14 +154,11 @@ class Guarded:
         for listener, protocol in LISTENERS.items():
             if protocol.endswith("SSL"):
                 shown = "elsewhere" if listener == "ELSEWHERE" else "server"
-                properties |= {
-                    f"listener.name.{listener.lower()}.ssl.keystore.type": "PEM",
-                    f"listener.name.{listener.lower()}.ssl.keystore.location": str(
-                        self.certificates.both(shown)
-                    ),
-                    f"listener.name.{listener.lower()}.ssl.truststore.type": "PEM",
-                    f"listener.name.{listener.lower()}.ssl.truststore.location": str(
-                        self.certificates.certificate("ca")
-                    ),
+                stores = {
+                    "keystore": self.certificates.both(shown),
+                    "truststore": self.certificates.certificate("ca"),
                 }
+                for store, path in stores.items():
+                    name = f"listener.name.{listener.lower()}.ssl.{store}"
+                    properties |= {f"{name}.type": "PEM", f"{name}.location": str(path)}
         return properties

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,11 +51,7 @@ class Member:
         settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
         self._consumer = factory(settings)
         self._consumer.open()
-        eventually(
-            lambda: self._consumer.join(lambda: None, 1.0),
-            timeout_s=WAIT_S,
-            message="the consumer is a member",
-        )
+        eventually(lambda: self._consumer.join(lambda: None, 1.0), timeout_s=WAIT_S)
 
     def metadata(self) -> Any:
         """The membership as it is now."""
@@ -65,11 +62,7 @@ class Member:
         consumer = self._consumer
         joins = consumer.joins
         consumer.rejoin()
-        eventually(
-            lambda: (consumer.attend(1.0), consumer.joins > joins)[1],
-            timeout_s=WAIT_S,
-            message="the group has another generation",
-        )
+        eventually(lambda: (consumer.attend(1.0), consumer.joins > joins)[1], timeout_s=WAIT_S)
 
     def close(self) -> None:
         self._consumer.close()
@@ -126,17 +119,20 @@ class Stage:
             return
         raise AssertionError("the commit did not come to an end")
 
-    def transact(self, producer: ProducerClient, value: bytes, offset: int) -> None:
-        """One message and its offset."""
+    def begin(self, producer: ProducerClient, value: bytes) -> None:
+        """A transaction with one message."""
         producer.begin()
         producer.produce(Message(self.output.topic, value))
+
+    def transact(self, producer: ProducerClient, value: bytes, offset: int) -> None:
+        """One message and its offset."""
+        self.begin(producer, value)
         self.commit(producer, offset)
 
     def begun(self, value: bytes, **changes: Any) -> ProducerClient:
         """A producer whose transaction is open, and of which the broker has a message."""
         producer = self.make(**changes)
-        producer.begin()
-        producer.produce(Message(self.output.topic, value))
+        self.begin(producer, value)
         eventually(lambda: not self.output.is_stable, message="the broker has it")
         return producer
 
@@ -163,7 +159,7 @@ class ProducerContract:
     # ---- what the tests work with
 
     @pytest.fixture
-    def make_producer(self, kafka_broker, topic_name) -> Iterator[Make]:
+    def make_producer(self, kafka_broker, topic_name):
         """Open a producer of the test's own transactional id; all are closed afterwards."""
         made: list[ProducerClient] = []
 
@@ -173,11 +169,7 @@ class ProducerContract:
             made.append(producer)
             producer.open()
             if fenced:
-                eventually(
-                    lambda: producer.fence(1.0),
-                    timeout_s=WAIT_S,
-                    message="the producer is fenced in",
-                )
+                eventually(lambda: producer.fence(1.0), timeout_s=WAIT_S)
             return producer
 
         yield make
@@ -185,12 +177,12 @@ class ProducerContract:
             producer.close()
 
     @pytest.fixture
-    def output(self, kafka_broker, topic_name) -> Output:
+    def output(self, kafka_broker, topic_name):
         """A topic to produce to."""
         return Output(kafka_broker.address, f"{topic_name}-out", self.kafka)
 
     @pytest.fixture
-    def group(self, kafka_broker, four_partitions) -> Iterator[Member]:
+    def group(self, kafka_broker, four_partitions):
         """The career's member of the group."""
         with self.joined(kafka_broker.address, four_partitions) as member:
             yield member
@@ -205,7 +197,7 @@ class ProducerContract:
             member.close()
 
     @pytest.fixture
-    def stage(self, make_producer, output, group) -> Stage:
+    def stage(self, make_producer, output, group):
         return Stage(make_producer, output, group, self.kafka)
 
     def assert_refused_by_broker(self, error: BaseException) -> None:
@@ -220,13 +212,9 @@ class ProducerContract:
         producer.begin()
         values = [b"%d" % n for n in range(50)]
         for n, value in enumerate(values):
-            headers = [("n", value)]
-            message = Message(
-                stage.output.topic, value, key=b"k", headers=headers, timestamp_ms=1000 + n
-            )
-            producer.produce(message)
-        assert stage.output.read() == []
-        assert stage.offsets() == {}
+            words = {"key": b"k", "headers": [("n", value)], "timestamp_ms": 1000 + n}
+            producer.produce(Message(stage.output.topic, value, **words))
+        assert (stage.output.read(), stage.offsets()) == ([], {})
         stage.commit(producer, 7)
         stage.shows(values, 7)
 
@@ -252,11 +240,8 @@ class ProducerContract:
             for n in range(100):
                 producer.produce(Message(stage.output.topic, b"%d-%d" % (name, n)))
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
         stage.commit(producer, 1)
         # A broker writes the end of a transaction after it has promised to.
         read = eventually(lambda: len(found := stage.output.read()) >= 400 and found, timeout_s=60)
@@ -268,8 +253,7 @@ class ProducerContract:
 
     def test_what_is_aborted_is_never_read(self, stage):
         producer = stage.make()
-        producer.begin()
-        producer.produce(Message(stage.output.topic, b"aborted"))
+        stage.begin(producer, b"aborted")
         producer.abort(WAIT_S)
         producer.abort(WAIT_S)
         stage.transact(producer, b"committed", 3)
@@ -316,8 +300,7 @@ class ProducerContract:
         producer = stage.make()
         stale = stage.group.metadata()
         with self.joined(stage.output.address, stage.topic):
-            producer.begin()
-            producer.produce(Message(stage.output.topic, b"of a replaced member"))
+            stage.begin(producer, b"of a replaced member")
             with pytest.raises(KafkaFenced, match=r"FENCED_INSTANCE_ID|FencedInstanceId"):
                 producer.commit({stage.where: 4}, stale, WAIT_S)
             producer.abort(WAIT_S)
@@ -327,8 +310,7 @@ class ProducerContract:
         producer, other = stage.make(), Partition(stage.topic, 1)
         stale = stage.group.metadata()
         stage.group.join_again()
-        producer.begin()
-        producer.produce(Message(stage.output.topic, b"of a former generation"))
+        stage.begin(producer, b"of a former generation")
         with pytest.raises(MembershipLost):
             producer.commit(dict.fromkeys((stage.where, other), 4), stale, WAIT_S)
         producer.abort(WAIT_S)
@@ -345,7 +327,7 @@ class ProducerContract:
         if where == "small":
             where, told = f"{stage.topic}-small", r"max\.message\.bytes"
             configs = {"max.message.bytes": "5000"}
-            self.kafka.create_topics(stage.output.address, {where: 1}, configs)
+            self.kafka.create_topics(stage.output.address, {where: 1}, configs=configs)
         producer = stage.make()
         producer.begin()
         with pytest.raises((UnknownTopic, EffectRefused), match=told):
@@ -415,7 +397,7 @@ class RealProducerContract(ProducerContract):
 
     def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage):
         where, configs = f"{stage.topic}-compacted", {"cleanup.policy": "compact"}
-        self.kafka.create_topics(stage.output.address, {where: 1}, configs)
+        self.kafka.create_topics(stage.output.address, {where: 1}, configs=configs)
         producer = stage.make()
         producer.begin()
         with pytest.raises(EffectRefused) as refused:

@@ -4,7 +4,7 @@ producers and readers. A simulated Kafka has surroundings of its own, with the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -54,15 +54,11 @@ class OthersTransaction:
 class RealKafka:
     """The surroundings of a real broker, by its address."""
 
-    @staticmethod
-    def create_topics(
-        address: str, topics: Mapping[str, int], configs: Mapping[str, str] | None = None
-    ) -> None:
-        create_topics(address, topics, configs=configs)
-
-    @staticmethod
-    def delete_topic(address: str, topic: str) -> None:
-        delete_topic(address, topic)
+    create_topics = staticmethod(create_topics)
+    delete_topic = staticmethod(delete_topic)
+    committed = staticmethod(committed)
+    end_offsets = staticmethod(end_offsets)
+    """The last stable offsets."""
 
     @staticmethod
     def add_partitions(address: str, topic: str, count: int) -> None:
@@ -81,15 +77,6 @@ class RealKafka:
         """What a consumer reads that does not ask for stable offsets."""
         with closing(KafkaConsumer(bootstrap_servers=address, group_id=group)) as plain:
             return plain.committed(TopicPartition(*where))
-
-    @staticmethod
-    def committed(address: str, group: str, topic: str) -> dict[int, int]:
-        return committed(address, group, topic)
-
-    @staticmethod
-    def end_offsets(address: str, topic: str) -> dict[int, int]:
-        """The last stable offsets."""
-        return end_offsets(address, topic)
 
     @staticmethod
     def log_ends(address: str, topic: str) -> dict[int, int]:

@@ -21,7 +21,7 @@ from leaderq.testing import eventually
 
 
 @pytest.fixture
-def sent(monkeypatch) -> Counter[str]:
+def sent(monkeypatch):
     """How many requests of each kind kafka-python has sent."""
     counts: Counter[str] = Counter()
     send = KafkaConnection.send_request
@@ -40,7 +40,7 @@ class TestKafkaPythonConsumer(ConsumerContract):
     factory = KafkaPythonConsumer
 
     @pytest.fixture
-    def requests(self, sent) -> Any:
+    def requests(self, sent):
         return {}, lambda _consumer: Counter(sent)
 
     def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
@@ -73,17 +73,14 @@ class TestConfluentConsumer(ConsumerContract):
     factory = ConfluentConsumer
 
     @pytest.fixture
-    def requests(self, sent) -> Any:
+    def requests(self, sent):
         """Those of librdkafka, which its statistics tell, and those of the scout."""
         told: list[dict[str, Any]] = []
 
         def asked(consumer: Any) -> Counter[str]:
             told.clear()
             # The first may have been made before.
-            eventually(
-                lambda: (consumer.poll(0.1, 1), len(told) >= 2)[1],
-                message="statistics of the consumer come",
-            )
+            eventually(lambda: (consumer.poll(0.1, 1), len(told) >= 2)[1])
             counts = Counter(sent)
             for broker in told[-1]["brokers"].values():
                 counts.update(broker["req"])
@@ -119,9 +116,7 @@ class TestConfluentConsumer(ConsumerContract):
     def test_records_are_read_while_a_commit_is_under_way(self, make_consumer, feed, kafka_broker):
         feed(0, 40)
         consumer = self.join(make_consumer())
-        eventually(
-            lambda: consumer.poll(0.5, 1), message="one is read, and others have come with it"
-        )
+        eventually(lambda: consumer.poll(0.5, 1))
         kafka_broker.freeze()
         try:
             under_way = consumer.commit(dict.fromkeys(consumer.assigned(), 1), "")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
 from guarded_broker import PASSWORD, PLAIN_USERS, USER
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    KafkaAdminClient,
-    ResourcePattern,
-    ResourceType,
-)
+from kafka.admin import ACL, ACLPermissionType, KafkaAdminClient, ResourcePattern
+from kafka.admin import ACLOperation as Operation
+from kafka.admin import ResourceType as Kind
 
 from leaderq.cli.doctor import Finding, Verdict, check_kafka_career
 from leaderq.config import Settings
@@ -25,7 +20,7 @@ from leaderq.testing import KafkaBroker, eventually
 
 
 @pytest.fixture
-def broker() -> Iterator[KafkaBroker]:
+def broker():
     """Who comes by the plain listener may do anything; by the guarded one, what it is allowed."""
     properties = {
         "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
@@ -44,7 +39,7 @@ class Billing(KafkaLeaderCareer):
     def handle(self, records: Sequence[Record], term: Term) -> None: ...
 
 
-def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name: str) -> None:
+def allow(broker: KafkaBroker, operation: Operation, kind: Kind, name: str) -> None:
     pattern = ResourcePattern(kind, name)
     access = ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, pattern)
     with closing(KafkaAdminClient(bootstrap_servers=broker.address)) as admin:
@@ -53,13 +48,9 @@ def allow(broker: KafkaBroker, operation: ACLOperation, kind: ResourceType, name
 
 def test_doctor_tells_which_right_is_missing_until_none_is(broker):
     create_topics(broker.address, {"clicks": 2})
-    settings = Settings(
-        kafka=broker.address_of("PLAIN"),
-        kafka_protocol="SASL_PLAINTEXT",
-        kafka_mechanism="PLAIN",
-        kafka_user=USER,
-        kafka_password=PASSWORD,
-    )
+    guard = {"kafka_protocol": "SASL_PLAINTEXT", "kafka_mechanism": "PLAIN"}
+    login = {"kafka_user": USER, "kafka_password": PASSWORD}
+    settings = Settings(kafka=broker.address_of("PLAIN"), **guard, **login)
 
     def found() -> dict[str, Finding]:
         return {each.check: each for each in check_kafka_career(Billing(), "billing", settings)}
@@ -69,12 +60,12 @@ def test_doctor_tells_which_right_is_missing_until_none_is(broker):
 
     assert says("topic clicks", "this user may not see it, or it is not there")
     assert says("topic billing-dead", "it needs WRITE, and CREATE if it is missing")
-    allow(broker, ACLOperation.DESCRIBE, ResourceType.TOPIC, "clicks")
+    allow(broker, Operation.DESCRIBE, Kind.TOPIC, "clicks")
     eventually(lambda: says("topic clicks", "it needs the operation READ"))
     assert "needs READ on group 'billing'" in found()["group"].detail
-    allow(broker, ACLOperation.READ, ResourceType.TOPIC, "clicks")
-    allow(broker, ACLOperation.WRITE, ResourceType.TOPIC, "billing-dead")
-    allow(broker, ACLOperation.READ, ResourceType.GROUP, "billing")
+    allow(broker, Operation.READ, Kind.TOPIC, "clicks")
+    allow(broker, Operation.WRITE, Kind.TOPIC, "billing-dead")
+    allow(broker, Operation.READ, Kind.GROUP, "billing")
     eventually(lambda: says("topic billing-dead", "is not there, and this user may not create it"))
-    allow(broker, ACLOperation.CREATE, ResourceType.TOPIC, "billing-dead")
+    allow(broker, Operation.CREATE, Kind.TOPIC, "billing-dead")
     eventually(lambda: all(each.verdict is not Verdict.FAILED for each in found().values()))

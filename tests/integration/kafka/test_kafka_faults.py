@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
@@ -20,17 +20,10 @@ def test_a_broker_restart_in_the_middle_loses_nothing(drive, feed, kafka_broker,
     values = feed(0, 600)
     leader = drive(max_records=25, offsets="transaction").begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100)
-    restarted = threading.Event()
-
-    def restart() -> None:
-        kafka_broker.kill()
-        kafka_broker.start()
-        restarted.set()
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    leader.run_until(lambda: restarted.is_set() and len(leader.career.seen) >= 600, within_s=120)
-    thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        restarting = pool.submit(lambda: (kafka_broker.kill(), kafka_broker.start()))
+        leader.run_until(lambda: restarting.done() and len(leader.career.seen) >= 600, within_s=120)
+        restarting.result()
     # A transaction that the broker had to give up is done again from its first record; nobody sees
     # what it had produced.
     assert sorted(set(leader.career.values()), key=int) == values

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ every_client = pytest.mark.parametrize("client", CONSUMERS)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory):
     made = Guarded(tmp_path_factory.mktemp("guarded"))
     try:
         yield made.start()
@@ -43,18 +42,19 @@ def guarded(tmp_path_factory) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def topic(guarded, topic_name) -> str:
+def topic(guarded, topic_name):
     create_topics(guarded.broker.address, {topic_name: 2, f"{topic_name}-out": 1})
     return topic_name
 
 
 def settings_of(security: KafkaSecurity) -> dict[str, Any]:
-    words = {name: one for name, one in asdict(security).items() if name != "client_options"}
+    words = asdict(security)
+    del words["client_options"]
     return {f"kafka_{name}": one for name, one in words.items() if one is not None}
 
 
 @pytest.fixture
-def enter(guarded, topic, drive) -> Callable[..., Driver]:
+def enter(guarded, topic, drive):
     """Prepare a career that comes in by a listener."""
 
     def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
@@ -113,13 +113,8 @@ class Refusing(Recorder):
 def test_by_tokens_all_of_a_career_is_let_in_its_producer_and_its_dead_letters_too(
     guarded, enter, topic, client, kind
 ):
-    driver = enter(
-        "OAUTH",
-        kind,
-        client=client,
-        client_options=TOKENS[client],
-        on_error=dead_letter(f"{topic}-out"),
-    ).begin()
+    more = {"client_options": TOKENS[client], "on_error": dead_letter(f"{topic}-out")}
+    driver = enter("OAUTH", kind, client=client, **more).begin()
     produce(guarded.broker.address, topic, ((b"k", b"%d" % n) for n in range(20)))
     driver.run_until(lambda: len(driver.career.seen) == (20 if kind is Forwarding else 19))
     driver.end()
@@ -158,12 +153,10 @@ def test_who_is_refused_is_told_the_cause_and_no_secret_is_shown(
 ):
     listener, changes, cause = REFUSALS[what]
     error = ServersUnreachable if cause == "certificate" else AccessRefused
-    folder = guarded.certificates.folder
-    shown = {
-        name: str(folder / one) if isinstance(one, Path) else one for name, one in changes.items()
-    }
-    security = replace(guarded.way_in(listener), **shown)
-    address = guarded.address_of(listener)
+    security, address = guarded.way_in(listener), guarded.address_of(listener)
+    for name, one in changes.items():
+        shown = str(guarded.certificates.folder / one) if isinstance(one, Path) else one
+        security = replace(security, **{name: shown})
     before = threading.active_count()
     told: list[LeaderqError] = []
 
@@ -224,13 +217,8 @@ def test_from_the_command_line_a_career_drains_there_and_no_secret_is_logged_or_
     security, address = guarded.way_in(listener), guarded.address_of(listener)
     produce(address, topic, [(b"k", b"%d" % n) for n in range(10)], security=security)
     words = {f"LEADERQ_{name.upper()}": str(one) for name, one in settings_of(security).items()}
-    process = start(
-        "career:Drain",
-        kafka=address,
-        arguments=["--log-level", "debug"],
-        environment=words,
-        session_timeout_s=30.0,
-    )
+    more = {"arguments": ["--log-level", "debug"], "session_timeout_s": 30.0}
+    process = start("career:Drain", kafka=address, environment=words, **more)
     process.wait_for("stage_began", stage="execution")
 
     def stored() -> int:

@@ -4,8 +4,8 @@ isolation level.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,12 +23,12 @@ from leaderq.testing import eventually
 
 
 @pytest.fixture
-def connect(postgres) -> Callable[..., Any]:
+def connect(postgres):
     return postgres.connect
 
 
 @pytest.fixture
-def results(postgres) -> Callable[[], list[int]]:
+def results(postgres):
     with postgres.connect(autocommit=True) as connection:
         connection.execute("CREATE TABLE results (number BIGINT, id BIGSERIAL)")
 
@@ -51,7 +51,7 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "%s"
 
     @pytest.fixture(params=LEVELS)
-    def options(self, request) -> Any:
+    def options(self, request):
         return LEVELS[request.param]
 
     @pytest.mark.parametrize("ends", ["commit", "roll back"])
@@ -60,24 +60,15 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
     ):
         zombie, old, successor = a_store(), open_term(1), a_store()
         zombie.load(old)
-        loaded: list[dict[Partition, int]] = []
-        thread = threading.Thread(target=lambda: loaded.append(successor.load(open_term(2))))
-        try:
-            with zombie.transaction(records(0, 2), old) as cursor:
+        with ThreadPoolExecutor(1) as pool:
+            with suppress(ZeroDivisionError), zombie.transaction(records(0, 2), old) as cursor:
                 cursor.execute("INSERT INTO results (number) VALUES (0)")
-                thread.start()
-                eventually(
-                    lambda: waiting(postgres) == 1,
-                    timeout_s=20,
-                    message="the successor waits for the row's lock",
-                )
-                assert loaded == []
+                loading = pool.submit(successor.load, open_term(2))
+                eventually(lambda: waiting(postgres) == 1, timeout_s=20)
+                assert not loading.done()
                 if ends == "roll back":
                     raise ZeroDivisionError
-        except ZeroDivisionError:
-            pass
-        thread.join(20)
-        assert loaded == [{Partition("t", 0): 2}] if ends == "commit" else loaded == [{}]
+            assert loading.result(20) == ({Partition("t", 0): 2} if ends == "commit" else {})
         assert results() == ([0] if ends == "commit" else [])
         with pytest.raises(Deposed):
             self.write(zombie, records(2, 3), old)
@@ -88,17 +79,14 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         # Longer than the leader may be without a processor before it is to be taken for frozen.
         zombie, old = a_store(options="-c idle_in_transaction_session_timeout=5s"), open_term(1)
         zombie.load(old)
-        loaded: list[dict[Partition, int]] = []
-
-        def succeed() -> None:
-            loaded.append(a_store().load(open_term(2)))
-
-        thread = threading.Thread(target=succeed)
-        with pytest.raises(Deposed) as deposed, zombie.transaction(records(0, 2), old) as cursor:
+        with (
+            ThreadPoolExecutor(1) as pool,
+            pytest.raises(Deposed) as deposed,
+            zombie.transaction(records(0, 2), old) as cursor,
+        ):
             cursor.execute("INSERT INTO results (number) VALUES (0)")
-            thread.start()
-            thread.join(40)  # the leader does nothing, as if frozen
-            assert loaded == [{}]
+            # the leader does nothing meanwhile, as if frozen
+            assert pool.submit(lambda: a_store().load(open_term(2))).result(40) == {}
             old.wind_up(Reason.SESSION)
             cursor.execute("INSERT INTO results (number) VALUES (1)")
         assert "idle-in-transaction timeout" in str(deposed.value.__cause__)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
+import confluent_kafka
 import pytest
 from driving import Driver, Forwarding, Recorder
 from reading_topics import read_all
@@ -17,7 +18,7 @@ from traces import spans as spans
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import PoisonRecord, Record, dead_letter
 from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
-from leaderq.kafka.topics import create_topics, end_offsets, produce
+from leaderq.kafka.topics import create_topics, end_offsets
 from leaderq.term import Term
 from leaderq.testing import eventually
 
@@ -63,9 +64,8 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
     values = feed(0, 200)
-    leader = drive(
-        Fussy, offsets=offsets, name_it=name_it, max_records=40, on_error=dead_letter(dead)
-    ).begin()
+    words = {"offsets": offsets, "name_it": name_it, "on_error": dead_letter(dead)}
+    leader = drive(Fussy, max_records=40, **words).begin()
     set_aside: list[RecordDeadLettered] = []
     leader.career.events.subscribe(RecordDeadLettered, set_aside.append)
     ends = end_offsets(kafka_broker.address, four_partitions)
@@ -73,20 +73,10 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
     eventually_done(leader, ends)
     letters = letters_on(kafka_broker.address, dead, 2)
     assert {letter.record.value for letter in letters} == set(POISON)
-    assert all(
-        letter.origin.topic == four_partitions and "cannot do" in letter.text for letter in letters
-    )
+    assert {letter.origin.topic for letter in letters} == {four_partitions}
+    assert all("cannot do" in letter.text for letter in letters)
     assert set(leader.career.values()) == set(values) - set(POISON)
     assert len(set_aside) == 2
-
-
-def produce_nothing(address: str, topic: str) -> None:
-    """Put a record without key and value on the topic, which kafka-python would refuse to do."""
-    import confluent_kafka
-
-    producer = confluent_kafka.Producer({"bootstrap.servers": address})
-    producer.produce(topic)
-    assert producer.flush(20) == 0
 
 
 def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
@@ -103,10 +93,12 @@ def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
 def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partitions, size):
     dead = f"{four_partitions}-dead"
     create_topics(kafka_broker.address, {dead: 1})
-    if size is None:
-        produce_nothing(kafka_broker.address, four_partitions)
-    else:
-        produce(kafka_broker.address, four_partitions, [(None, b"x" * size)])
+    # not kafka-python's, which refuses a record without key and value
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka_broker.address, "message.max.bytes": 2_000_000}
+    )
+    producer.produce(four_partitions, None if size is None else b"x" * size)
+    assert producer.flush(20) == 0
     leader = drive(Refusing, on_error=dead_letter(dead)).begin()
     ends = end_offsets(kafka_broker.address, four_partitions)
     eventually_done(leader, ends)

@@ -40,10 +40,7 @@ class TestConfluentProducer(RealProducerContract):
         zombie.begin()
         make_producer()
         zombie.produce(Message(output.topic, b"zombie's"))
-        eventually(
-            lambda: zombie._fatal() is not None,
-            message="the client has heard, and nobody has asked it",
-        )
+        eventually(lambda: zombie._fatal() is not None)
         # what Python makes of an error raised between two callbacks, if the second has swallowed it
         if confused:
 

@@ -23,7 +23,7 @@ A = Partition("orders", 0)
 
 class TestRedisOffsets(OffsetStoreContract):
     @pytest.fixture(autouse=True)
-    def _on(self, redis_url) -> None:
+    def _on(self, redis_url):
         self.url = redis_url
         self.redis = redis.Redis.from_url(redis_url, decode_responses=True)
 

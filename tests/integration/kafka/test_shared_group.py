@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 import confluent_kafka
 import pytest
 from driving import Recorder
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata
 from producer_contract import Output
 
 from leaderq.cli.doctor import Verdict, check_kafka_career
@@ -31,33 +31,21 @@ class PlainConsumer:
         self.values: list[bytes] = []
         self.has_joined = threading.Event()
         self._is_over = threading.Event()
-        self._client: Any = KafkaConsumer(
-            bootstrap_servers=address,
-            group_id=topic,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
-        self._client.subscribe([topic])
+        own = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        self._client: Any = KafkaConsumer(topic, bootstrap_servers=address, group_id=topic, **own)
         self._thread = threading.Thread(target=self._run, name="plain-consumer")
         self._thread.start()
 
     def _run(self) -> None:
         while not self._is_over.is_set():
-            self._round()
-        self._client.close()
-
-    def _round(self) -> None:
-        polled = self._client.poll(timeout_ms=100)
-        if polled:
+            polled = self._client.poll(timeout_ms=100)
             self.values += [row.value for rows in polled.values() for row in rows]
-            self._client.commit(
-                {
-                    TopicPartition(*at): OffsetAndMetadata(rows[-1].offset + 1, "", -1)
-                    for at, rows in polled.items()
-                }
-            )
-        if self._client.assignment():
-            self.has_joined.set()
+            ends = {at: rows[-1].offset + 1 for at, rows in polled.items()}
+            if ends:
+                self._client.commit({at: OffsetAndMetadata(ends[at], "", -1) for at in ends})
+            if self._client.assignment():
+                self.has_joined.set()
+        self._client.close()
 
     def leave(self) -> None:
         """Leave the group; may be called twice."""
@@ -66,7 +54,7 @@ class PlainConsumer:
 
 
 @pytest.fixture
-def join_plainly(kafka_broker, four_partitions) -> Iterator[Callable[..., PlainConsumer]]:
+def join_plainly(kafka_broker, four_partitions):
     """Let a plain consumer join the career's group; all leave after the test."""
     made: list[PlainConsumer] = []
 
@@ -98,7 +86,7 @@ class Producing(Recorder):
 
 
 @pytest.fixture
-def has_caught_up(kafka_broker, four_partitions) -> Callable[[], bool]:
+def has_caught_up(kafka_broker, four_partitions):
     """Whether the group has committed all there is."""
 
     def told() -> bool:
@@ -117,9 +105,7 @@ def test_a_plain_consumer_that_joins_amid_a_batch_and_leaves_again_costs_and_dou
 ):
     def join() -> None:
         joined.append(join_plainly())
-        eventually(
-            joined[0].has_joined.is_set, timeout_s=60, message="the plain consumer has partitions"
-        )
+        eventually(joined[0].has_joined.is_set, timeout_s=60)
 
     output = Output(kafka_broker.address, f"{topic_name}-out")
     joined: list[PlainConsumer] = []
@@ -153,11 +139,7 @@ def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
     }
     with closing(confluent_kafka.Consumer(options)) as other:
         other.subscribe([four_partitions])
-        eventually(
-            lambda: other.poll(0.2) is None and bool(other.assignment()),
-            timeout_s=60,
-            message="the other consumer has partitions",
-        )
+        eventually(lambda: other.poll(0.2) is None and bool(other.assignment()), timeout_s=60)
         leader = drive(client=client)
         wanted = "'cooperative-sticky': 'their-app' at .*stop those others"
         with pytest.raises(KafkaError, match=wanted):
@@ -174,16 +156,7 @@ def test_b1_members_with_another_assignor_are_named_by_the_error_and_by_doctor(
     [("kafka-python", "kafka"), ("confluent", "kafka"), ("confluent", "transaction")],
 )
 def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
-    drive,
-    feed,
-    session,
-    has_caught_up,
-    kafka_broker,
-    client,
-    offsets,
-    four_partitions,
-    znode_root,
-    caplog,
+    drive, feed, has_caught_up, kafka_broker, client, offsets, four_partitions, znode_root, caplog
 ):
     feed(0, 10)
     where = kafka_broker.address, four_partitions
@@ -199,7 +172,7 @@ def test_b2_a_leader_of_another_deployment_in_the_same_group_is_told_apart(
         leader.run_until(lambda: False, within_s=30)
     told = f"another leaderq deployment, root '{there}', leads this group"
     eventually(lambda: told in caplog.text, message="the log names the other")
-    here = Deployment.of(session, znode_root)
+    here = Deployment.of(leader.career.session, znode_root)
     career, settings = leader.career, leader.career.settings
     found = list(check_kafka_career(career, four_partitions, settings, here))
     assert any(told in one.detail for one in found)

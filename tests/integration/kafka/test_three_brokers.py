@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -28,13 +28,13 @@ FROZEN_S = 4.0  # longer than the cluster misses a broker (3 s)
 
 
 @pytest.fixture
-def kafka_broker(kafka_cluster) -> Any:
+def kafka_broker(kafka_cluster):
     """Three in the place of one."""
     return kafka_cluster
 
 
 @pytest.fixture
-def four_partitions(kafka_cluster, topic_name) -> str:
+def four_partitions(kafka_cluster, topic_name):
     """A topic of 4 partitions with a copy on each broker."""
     create_topics(kafka_cluster.address, {topic_name: 4}, replication=3)
     return topic_name
@@ -56,29 +56,26 @@ def restart(member: Any) -> None:
     member.start()
 
 
-class Feeding:
-    """Feeds a topic until told to end."""
+@contextmanager
+def feeding(address: str, topic: str) -> Iterator[list[bytes]]:
+    """Feed the topic until the block ends, with these values."""
+    values: list[bytes] = []
+    is_over = threading.Event()
 
-    def __init__(self, address: str, topic: str) -> None:
-        self._address, self._topic = address, topic
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._feed)
-        self.values: list[bytes] = []
+    def feed() -> None:
+        while not is_over.is_set():
+            chunk = [b"%d" % number for number in range(len(values), len(values) + 50)]
+            produce(address, topic, ((value, value) for value in chunk))
+            values.extend(chunk)
+            is_over.wait(0.2)
 
-    def __enter__(self) -> Feeding:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _feed(self) -> None:
-        while not self._is_over.is_set():
-            chunk = [b"%d" % number for number in range(len(self.values), len(self.values) + 50)]
-            produce(self._address, self._topic, ((value, value) for value in chunk))
-            self.values += chunk
-            self._is_over.wait(0.2)
+    with ThreadPoolExecutor(1) as thread:
+        fed = thread.submit(feed)
+        try:
+            yield values
+        finally:
+            is_over.set()
+        fed.result()
 
 
 class Handling(Recorder):
@@ -97,7 +94,7 @@ class Producing(Forwarding, Handling):
 
 
 @pytest.fixture
-def make_leaders(drive, kafka_cluster, topic_name) -> Callable[[str], list[Driver]]:
+def make_leaders(drive, kafka_cluster, topic_name):
     """A career of each kind and client for a topic, each in a group of its own."""
 
     def make(topic: str) -> list[Driver]:
@@ -127,7 +124,7 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
     ends: dict[Partition, int] = {}
     with ThreadPoolExecutor(len(leaders)) as threads:
         leading = [threads.submit(lead, leader) for leader in leaders]
-        with Feeding(kafka_cluster.address, topic_name) as fed:
+        with feeding(kafka_cluster.address, topic_name) as fed:
             for member, fault in zip(kafka_cluster.members, (kill, freeze, restart), strict=True):
                 fault(member)
         for number, end in end_offsets(kafka_cluster.address, topic_name).items():
@@ -136,7 +133,7 @@ def test_each_broker_of_three_may_fail_in_turn_and_no_term_does(
             each.result()
     for leader in leaders:
         where = f"{leader.career.client} {leader.career.offsets}"
-        assert sorted(leader.career.results(), key=int) == fed.values, where
+        assert sorted(leader.career.results(), key=int) == fed, where
 
 
 def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_read_further(
@@ -153,17 +150,12 @@ def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_rea
     leads = partition_leader(kafka_cluster, topic)
     with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
         (told,) = admin.describe_topics([topic])
-    copies = [
-        kafka_cluster.members[number - 1] for number in told["partitions"][0]["replica_nodes"]
-    ]
+    numbers = told["partitions"][0]["replica_nodes"]
+    copies = [kafka_cluster.members[number - 1] for number in numbers]
     (follows,) = (member for member in copies if member is not leads)
     produce(address, topic, values(0, 100))
     follows.kill()
-    eventually(
-        lambda: describe_topics(address, [topic])[topic].in_sync == 1,
-        timeout_s=60,
-        message="the copy falls behind",
-    )
+    eventually(lambda: describe_topics(address, [topic])[topic].in_sync == 1, timeout_s=60)
     produce(address, topic, values(100, 200))
     for leader in leaders:
         consumer = leader.career._assembly.consumer
@@ -172,11 +164,7 @@ def test_a_log_that_was_cut_off_and_written_again_stops_each_leader_that_had_rea
     leads.kill()
     with ThreadPoolExecutor(1) as background:
         starting = background.submit(follows.start)  # until it knows all three
-        eventually(
-            lambda: not describe_topics(address, [topic])[topic].leaderless,
-            timeout_s=60,
-            message="the copy that is behind leads",
-        )
+        eventually(lambda: not describe_topics(address, [topic])[topic].leaderless, timeout_s=60)
         leads.start()
         starting.result()
     produce(address, topic, values(1000, 1200))

@@ -12,13 +12,16 @@ from leaderq.kafka import dead_letter
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.topics import create_topics, produce
 
-SOON = {"kafka-python": {"metadata_max_age_ms": 300}, "confluent": {}}
+SOON = {
+    "kafka-python": {"client_options": {"metadata_max_age_ms": 300}},
+    "confluent": {"client_options": {}},
+}
 """What lets a client see soon which topics there are."""
 every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 
 
 @pytest.fixture(autouse=True)
-def _looks_often(monkeypatch) -> None:
+def _looks_often(monkeypatch):
     monkeypatch.setattr(term_consumer, "INSPECT_S", 0.3)
     monkeypatch.setattr(term_consumer, "CONFIRM_S", 0.1)
     monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
@@ -33,10 +36,7 @@ def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_
     address, first, other = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-2"
     create_topics(address, {first: 1, other: 1})
     driver = drive(
-        client=client,
-        client_options=SOON[client],
-        offsets=offsets,
-        topics=re.compile(f"{topic_name}-.*"),
+        client=client, offsets=offsets, topics=re.compile(f"{topic_name}-.*"), **SOON[client]
     ).begin()
     produce(address, first, [(None, b"old")] * 3)
     driver.run_until(lambda: driver.career.values() == [b"old"] * 3)
@@ -53,11 +53,7 @@ def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_
 def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
     drive, kafka_broker, four_partitions, client
 ):
-    driver = drive(
-        client=client,
-        client_options=SOON[client],
-        offsets="zookeeper",
-    ).begin()
+    driver = drive(client=client, offsets="zookeeper", **SOON[client]).begin()
     delete_topic(kafka_broker.address, four_partitions)
     with pytest.raises(UnknownTopic, match=r"was deleted while it was read|UNKNOWN_TOPIC"):
         driver.run_until(lambda: False)
@@ -80,13 +76,9 @@ def test_topics_that_match_are_read_also_those_made_later_and_one_that_is_delete
     address, first, later = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-later"
     letters = f"{topic_name}-dead"
     create_topics(address, {first: 2, letters: 1, f"my-{topic_name}-1": 1})
+    more = {"on_error": dead_letter(letters), "auto_offset_reset": "latest", **SOON[client]}
     driver = drive(
-        client=client,
-        client_options=SOON[client],
-        offsets=offsets,
-        topics=re.compile(f"{topic_name}-.*"),
-        on_error=dead_letter(letters),
-        auto_offset_reset="latest",
+        client=client, offsets=offsets, topics=re.compile(f"{topic_name}-.*"), **more
     ).begin()
     for topic in (letters, f"my-{topic_name}-1", first):
         produce(address, topic, [(None, topic.encode())])

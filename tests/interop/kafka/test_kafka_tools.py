@@ -25,19 +25,15 @@ def tool(main: str, *arguments: str) -> str:
 def groups(address: str, group: str) -> dict[int, dict[str, str]]:
     """The rows of kafka-consumer-groups --describe, by partition."""
     main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    lines = [
-        line.split()
-        for line in tool(
-            main, "--bootstrap-server", address, "--describe", "--group", group
-        ).splitlines()
-    ]
+    told = tool(main, "--bootstrap-server", address, "--describe", "--group", group)
+    lines = [line.split() for line in told.splitlines()]
     heading = next(words for words in lines if words[:1] == ["GROUP"])
     rows = [dict(zip(heading, words, strict=False)) for words in lines if words[:1] == [group]]
     return {int(row["PARTITION"]): row for row in rows}
 
 
 @pytest.fixture
-def drained(start, kafka_broker, topic_name) -> str:
+def drained(start, kafka_broker, topic_name):
     """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the
     career's name and group.
     """
@@ -47,13 +43,9 @@ def drained(start, kafka_broker, topic_name) -> str:
     values.insert(77, b"poison")
     rows = [(b"k%d" % (n % 7), value, [("h", b"x")]) for n, value in enumerate(values)]
     produce(address, topic_name, rows)
-    start(
-        "fussy:Fussy",
-        kafka=address,
-        cwd=CAREERS,
-        arguments=["--career", career],
-        environment={"TOPIC": topic_name, "OFFSETS": "zookeeper"},
-    )
+    environment = {"TOPIC": topic_name, "OFFSETS": "zookeeper"}
+    more = {"arguments": ["--career", career], "environment": environment}
+    start("fussy:Fussy", kafka=address, cwd=CAREERS, **more)
     return career
 
 
@@ -72,18 +64,10 @@ def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
     told = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", kafka_broker.address, "--topic", f"{drained}-dead"),
-        *(
-            "--from-beginning",
-            "--max-messages",
-            "1",
-            "--timeout-ms",
-            "60000",
-            "--isolation-level",
-            "read_committed",
-        ),
-        *("--formatter-property", "print.headers=true", "--formatter-property", "print.key=true"),
+        *["--from-beginning", "--max-messages", "1", "--timeout-ms", "60000"],
+        *["--isolation-level", "read_committed", "--formatter-property", "print.headers=true"],
+        *["--formatter-property", "print.key=true"],
     )
     assert told.rstrip().endswith("poison")
-    assert f"leaderq-dead-topic:{topic_name}" in told
-    assert "this is poison" in told
-    assert "h:x" in told
+    for said in (f"leaderq-dead-topic:{topic_name}", "this is poison", "h:x"):
+        assert said in told

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,6 +33,11 @@ class Reading(AsyncKafkaLeaderCareer):
     order = "key"
 
 
+def reading(handle_record: Callable[..., Any], **attributes: Any) -> Any:
+    """A career that handles a record so."""
+    return type("Own", (Reading,), {"handle_record": handle_record, **attributes})()
+
+
 class Counting(Reading):
     """Knows how many are in hand, of each key and in all."""
 
@@ -52,10 +58,8 @@ class Counting(Reading):
 
 
 def test_keys_are_in_order_and_as_many_at_a_time_as_concurrency_says():
-    class Some(Counting):
-        concurrency = 3
-
-    career = Some()
+    career = Counting()
+    career.concurrency = 3
     driven = drive(career, given(*"abcdabcdabcdaaa"))
     assert driven.left == []
     assert career.most == 3
@@ -65,11 +69,8 @@ def test_keys_are_in_order_and_as_many_at_a_time_as_concurrency_says():
 
 @pytest.mark.parametrize(("order", "most"), [("partition", 2), ("none", 6), ("key", 3)])
 def test_the_order_says_which_records_wait_for_each_other(order, most):
-    class Ordered(Counting):
-        pass
-
-    Ordered.order = order
-    career = Ordered()
+    career = Counting()
+    career.order = order
     drive(career, [*given(*"aab"), *given(*"bbb", partition=1)])
     assert career.most == most
 
@@ -82,7 +83,6 @@ def test_a_batch_is_handed_over_whole_to_a_handle_of_ones_own():
 
         async def handle(self, records: Sequence[Record], term: AsyncTerm) -> None:
             await asyncio.sleep(0)
-            assert isinstance(term, AsyncTerm)
             calls.append(numbers(records))
 
     assert drive(Whole(), given(*"abc")).left == []
@@ -92,35 +92,29 @@ def test_a_batch_is_handed_over_whole_to_a_handle_of_ones_own():
 def test_a_record_that_fails_is_judged_alone_and_its_neighbours_are_not_repeated():
     counts: Counter[int] = Counter()
 
-    class Failing(Reading):
-        on_error = retry(1, backoff_s=0.0, then=dead_letter("dead"))
+    async def fail(_self: Any, record: Record, _term: AsyncTerm) -> None:
+        await asyncio.sleep(0)
+        counts[record.offset] += 1
+        if record.key == b"b":
+            raise ValueError(record.offset)
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            await asyncio.sleep(0)
-            counts[record.offset] += 1
-            if record.key == b"b":
-                raise ValueError(record.offset)
-
-    driven = drive(Failing(), given(*"abcabc"))
+    on_error = retry(1, backoff_s=0.0, then=dead_letter("dead"))
+    driven = drive(reading(fail, on_error=on_error), given(*"abcabc"))
     assert driven.left == []
     assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 2, 5: 1}
     assert sorted(letter.offset for letter in driven.dead_letters) == [1, 4]
 
 
 def test_what_is_produced_side_by_side_is_stored_in_the_order_of_the_batch():
-    class Producing(Reading):
-        offsets = "transaction"
-        order = "none"
-
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            await asyncio.sleep(0.01 / (1 + record.offset))  # the last one is the first to be done
-            self.produce("out", record.value)
-            await asyncio.create_task(self.produce_later(record))
-
-        async def produce_later(self, record: Record) -> None:
+    async def produce(self: Any, record: Record, _term: AsyncTerm) -> None:
+        async def later() -> None:
             self.produce("out", record.value + b"!")
 
-    driven = drive(Producing(), given(*"abc"))
+        await asyncio.sleep(0.01 / (1 + record.offset))  # the last one is the first to be done
+        self.produce("out", record.value)
+        await asyncio.create_task(later())
+
+    driven = drive(reading(produce, offsets="transaction", order="none"), given(*"abc"))
     assert [one.value for one in driven.produced] == [b"0", b"0!", b"1", b"1!", b"2", b"2!"]
 
 
@@ -128,34 +122,27 @@ def test_what_is_produced_side_by_side_is_stored_in_the_order_of_the_batch():
 def test_effects_of_a_failed_attempt_are_dropped_and_no_others(offsets):
     failed: list[int] = []
 
-    class Trying(Reading):
-        on_error = retry(2, backoff_s=0.0)
+    async def attempt(self: Any, record: Record, _term: AsyncTerm) -> None:
+        if offsets == "transaction":
+            self.produce("out", record.value)
+        else:
+            self.write_with_offsets(SetData("/a", record.value))
+        if record.offset == 1 and not failed:
+            failed.append(1)
+            raise ValueError
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            if self.offsets == "transaction":
-                self.produce("out", record.value)
-            else:
-                self.write_with_offsets(SetData("/a", record.value))
-            if record.offset == 1 and not failed:
-                failed.append(1)
-                raise ValueError
-
-    Trying.offsets = offsets
-    driven = drive(Trying(), given(*"abc"))
+    career = reading(attempt, offsets=offsets, on_error=retry(2, backoff_s=0.0))
+    driven = drive(career, given(*"abc"))
     effects = [one.value for one in driven.produced] or [one.data for one in driven.written]
     assert effects == [b"0", b"1", b"2"]
 
 
 def test_a_message_that_is_too_large_is_the_fault_of_its_record_at_once():
-    class Large(Reading):
-        offsets = "transaction"
-        on_error = skip()
-        max_message_bytes = 2_000
+    async def produce(self: Any, record: Record, _term: AsyncTerm) -> None:
+        self.produce("out", record.value * (3_000 if record.offset == 1 else 1))
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            self.produce("out", record.value * (3_000 if record.offset == 1 else 1))
-
-    driven = drive(Large(), given(*"abc"))
+    words = {"offsets": "transaction", "on_error": skip(), "max_message_bytes": 2_000}
+    driven = drive(reading(produce, **words), given(*"abc"))
     assert numbers(driven.skipped) == [1]
     assert [one.value for one in driven.produced] == [b"0", b"2"]
 
@@ -167,16 +154,13 @@ def test_when_the_term_is_to_end_only_what_is_in_front_of_a_begun_record_is_stil
     """Else the next leader would repeat what was done behind it."""
     seen: list[int] = []
 
-    class Resigning(Reading):
-        concurrency = 2
-
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            if not seen:
-                term.resign()
-            seen.append(record.offset)
+    async def resign(_self: Any, record: Record, term: AsyncTerm) -> None:
+        if not seen:
+            term.resign()
+        seen.append(record.offset)
 
     # The chain of key b is the longest, so its records 4, 5 and 6 come first.
-    driven = drive(Resigning(), given(*"acdfbbbe"))
+    driven = drive(reading(resign, concurrency=2), given(*"acdfbbbe"))
     assert driven.reason is Reason.RESIGNED
     assert numbers(driven.committed) == sorted(seen)
     assert len(seen) < 8
@@ -184,34 +168,25 @@ def test_when_the_term_is_to_end_only_what_is_in_front_of_a_begun_record_is_stil
 
 @pytest.mark.parametrize("swallows", [False, True])
 def test_an_atomic_career_is_cancelled_and_what_is_done_is_committed(swallows):
-    class Sleeping(Reading):
-        atomic = True
+    async def sleep(_self: Any, record: Record, term: AsyncTerm) -> None:
+        if record.offset < 2:
+            return
+        if record.offset == 2:
+            term._term.wind_up(Reason.WITHDRAWN)  # as the runner does
+        with suppress(asyncio.CancelledError) if swallows else nullcontext():
+            await asyncio.sleep(60)
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            if record.offset < 2:
-                return
-            if record.offset == 2:
-                term._term.wind_up(Reason.WITHDRAWN)  # as the runner does
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                if not swallows:
-                    raise
-
-    driven = drive(Sleeping(), given(*"abcd"))
+    driven = drive(reading(sleep, atomic=True), given(*"abcd"))
     assert numbers(driven.committed) == ([0, 1, 2, 3] if swallows else [0, 1])
 
 
 def test_a_deposed_leader_begins_nothing_more_and_commits_nothing():
     seen: list[int] = []
 
-    class Deposing(Reading):
-        concurrency = 1
+    async def see(_self: Any, record: Record, _term: AsyncTerm) -> None:
+        seen.append(record.offset)
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            seen.append(record.offset)
-
-    driven = drive(Deposing(), given(*"abcd"), deposed_at=1)
+    driven = drive(reading(see, concurrency=1), given(*"abcd"), deposed_at=1)
     assert seen == [0, 1]
     assert driven.committed == []
 
@@ -224,8 +199,7 @@ async def blocks(_record: Record) -> None:
 
 
 async def leaks(_record: Record) -> None:
-    for _ in range(100):
-        leaked.append(asyncio.create_task(asyncio.sleep(60)))
+    leaked.extend(asyncio.create_task(asyncio.sleep(60)) for _ in range(100))
 
 
 async def returns_a_coroutine(_record: Record) -> Any:
@@ -238,9 +212,7 @@ async def cancels_itself(_record: Record) -> None:
 
 async def cancels_its_task(_record: Record) -> None:
     """And returns before it would notice."""
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
+    asyncio.current_task().cancel()
 
 
 async def exits(_record: Record) -> None:
@@ -256,15 +228,8 @@ async def raises_what_cannot_be_shown(_record: Record) -> None:
 
 
 leaked: list[Any] = []
-RUDE: dict[Callable[[Record], Any], bool] = {
-    blocks: True,
-    leaks: True,
-    returns_a_coroutine: False,
-    cancels_itself: False,
-    cancels_its_task: False,
-    exits: False,
-    raises_what_cannot_be_shown: False,
-}
+FAILING = [cancels_itself, cancels_its_task, exits, raises_what_cannot_be_shown]
+RUDE = [blocks, leaks, returns_a_coroutine, *FAILING]
 
 
 @pytest.mark.parametrize("rude", RUDE, ids=lambda each: each.__name__)
@@ -284,7 +249,7 @@ def test_a_rude_handler_costs_its_own_record_and_no_other(rude):
         assert "returned" in str(driven.error)
         return
     assert driven.left == []
-    assert numbers(driven.skipped) == ([] if RUDE[rude] else [1])
+    assert numbers(driven.skipped) == ([1] if rude in FAILING else [])
     repeated = Counter(offset for seen in career.seen.values() for offset in seen)
     assert all(times == 1 for offset, times in repeated.items() if offset != 1)
     assert repeated.total() == 6 + (repeated[1] - 1)
@@ -314,26 +279,23 @@ def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_one():
     mark: ContextVar[int | None] = ContextVar("mark", default=None)
     seen: list[int | None] = []
 
-    class Marking(Reading):
-        concurrency = 1
+    async def set_mark(_self: Any, record: Record, _term: AsyncTerm) -> None:
+        seen.append(mark.get())
+        mark.set(record.offset)
 
-        async def handle_record(self, record: Record, term: AsyncTerm) -> None:
-            seen.append(mark.get())
-            mark.set(record.offset)
-
-    drive(Marking(), given(*"aab"))
+    drive(reading(set_mark, concurrency=1), given(*"aab"))
     assert seen == [None] * 3
 
 
 # -- what is declared ------------------------------------------------------------------------------
 
 
-def problems_of(**attributes: Any) -> str:
+def problems_of(kind: type = AsyncKafkaLeaderCareer, **attributes: Any) -> str:
     async def handle_record(self: Any, record: Record, term: AsyncTerm) -> None: ...
 
     body = {"topics": "t", "handle_record": handle_record, **attributes}
     with pytest.raises(ConfigurationError) as told:
-        drive(type("Wrong", (AsyncKafkaLeaderCareer,), body)(), [])
+        drive(type("Wrong", (kind,), body)(), [])
     return str(told.value)
 
 
@@ -347,21 +309,7 @@ def test_what_cannot_be_is_refused_with_the_remedy():
 
 
 def test_a_career_of_plain_functions_is_pointed_to_the_one_of_coroutines():
-    class Coroutine(KafkaLeaderCareer):
-        topics = "t"
-
-        async def handle_record(self, record, term):  # type: ignore[override]
-            pass
-
-    with pytest.raises(ConfigurationError, match=r"from leaderq\.AsyncKafkaLeaderCareer"):
-        drive(Coroutine(), [])
-
-    class Threads(KafkaLeaderCareer):
-        topics = "t"
-        concurrency = 5
-
-        def handle_record(self, record, term):
-            pass
-
-    with pytest.raises(ConfigurationError, match="is for coroutines"):
-        drive(Threads(), [])
+    told = problems_of(KafkaLeaderCareer)
+    assert "from leaderq.AsyncKafkaLeaderCareer" in told
+    told = problems_of(KafkaLeaderCareer, handle_record=lambda *_: None, concurrency=5)
+    assert "is for coroutines" in told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from failing import failing_at
 from fake_career import (
     A,
     B,
@@ -22,14 +22,14 @@ from fake_career import (
     a_handler,
     open_term,
     sorted_until_committed,
-    where,
 )
+from test_handling_laws import BY_KEY
 
 from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.batch_handler import BatchHandler
-from leaderq.kafka.handling.on_error import PoisonRecord, ProcessDied, dead_letter, retry, skip
+from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.handle_call import take_effect
@@ -43,7 +43,8 @@ LETTERS = retry(1, backoff_s=0, then=dead_letter())
 
 Case = tuple[dict[str, Any], object, dict[str, Any], dict[str, Sequence[int]], list[str]]
 """The career, ``on_error``, what else its handler is told, the batch, and what is asked of the
-career. ``careful``: up to which offsets, by partition.
+career. ``careful``: up to which offsets, by partition; ``deaths``: of processes, by record;
+``raises``: what the error says.
 """
 # fmt: off
 CASES: dict[str, Case] = {
@@ -109,32 +110,71 @@ CASES: dict[str, Case] = {
     "a marked record whose effect is refused is unmarked once it is passed over": (
         {"refused": frozenset({(A, 0)}), "undoes": True}, skip(), {"careful": {A: 1}},
         {"A": [0, 1]},
-        ["mark A0", "handle A0", "refuse A=1", "undo", "commit A=1", "unmark A0",
+        ["mark A0", "handle A0", "refuse A=1", "undo", "skipped A0 after 1: refused",
+         "commit A=1", "unmark A0",
          "handle A1", "commit A=2"],
     ),
     "with workers an undecodable value holds up its own partition only": (
         {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
-        ["handle B5", "commit B=6", "handle A0", "commit A=1", "commit A=2",
-         "handle A2", "commit A=3"],
+        ["handle B5", "commit B=6", "handle A0", "commit A=1",
+         "skipped A1 after 1: not decodable", "commit A=2", "handle A2", "commit A=3"],
+    ),
+    "an error is raised as it is and nothing is committed": (
+        {"fails": {(A, 1): ALWAYS}}, "raise", {"raises": "A1"}, {"A": [0, 1, 2]},
+        ["handle A0 A1 A2"],
+    ),
+    "records before an undecodable value are handled and committed before the error": (
+        {"undecodable": frozenset({(A, 2)})}, "raise", {"raises": "not decodable"},
+        {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
+    ),
+    "records before an undecodable value, where effects are undone": (
+        {"undecodable": frozenset({(A, 2)}), "undoes": True}, "raise",
+        {"raises": "not decodable"}, {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
+    ),
+    "a named culprit is skipped and told": (
+        {"fails": {(A, 1): ALWAYS}, "names": True}, "skip", {}, {"A": [0, 1, 2]},
+        ["handle A0 A1 A2", "commit A=1", "skipped A1 after 1: A1", "commit A=2", "handle A2",
+         "commit A=3"],
+    ),
+    "a record that took too many processes is passed over unhandled": (
+        {}, dead_letter(deaths=2), {"careful": {A: 3}, "deaths": {(A, 0): 1, (A, 1): 2}},
+        {"A": [0, 1, 2]},
+        ["mark A0", "handle A0", "commit A=1", "unmark A0",
+         "mark A1", "dead letter A1 on billing-dead after 2: "
+         "the process died 2 times while handling this record", "commit A=2", "unmark A1",
+         "mark A2", "handle A2", "commit A=3", "unmark A2"],
     ),
 }
 # fmt: on
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_asked_of_a_career(name: str) -> None:
+def test_what_is_asked_of_a_career(name):
     words, on_error, more, batch, log = CASES[name]
     career, more = FakeCareer(**words), dict(more)
     if "careful" in more:
-        more["marks"] = FakeMarks(career, more.pop("careful"))
-    with closing(a_handler(career, on_error, **more)) as handler:
-        assert handler.work(a_batch(**batch), open_term(7))
+        more["marks"] = FakeMarks(career, more.pop("careful"), more.pop("deaths", None))
+    error = more.pop("raises", None)
+    set_aside: list[object] = []
+
+    def skipped(record: Record, error: object, attempts: int) -> None:
+        career.log.append(f"skipped A{record.offset} after {attempts}: {error}")
+
+    hooks = {"on_skipped": skipped, "on_dead_lettered": lambda *told: set_aside.append(told)}
+    with closing(a_handler(career, on_error, **hooks, **more)) as handler:
+        if error is None:
+            assert handler.work(a_batch(**batch), open_term(7))
+        else:
+            with pytest.raises(Bad, match=error) as raised:
+                handler.work(a_batch(**batch), open_term(7))
+            assert raised.value.__context__ is None
     told = sorted_until_committed(career.log) if "workers" in more else career.log
     assert told == log
+    assert len(set_aside) == len(career.letters)
 
 
-def test_the_common_case_looks_at_no_record_but_the_first_and_the_last() -> None:
-    class Untouchable(Sequence):  # type: ignore[type-arg]
+def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
+    class Untouchable(Sequence):
         def __len__(self) -> int:
             return 1000
 
@@ -146,7 +186,7 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last() -> None
     for batches in ("merged", BY_PARTITION):
         career = FakeCareer()
         handed: list[object] = []
-        career.handle = lambda rows, _term, handed=handed: handed.append(rows)  # type: ignore[method-assign,assignment,misc]
+        career.handle = lambda rows, _term, handed=handed: handed.append(rows)
         handler = a_handler(career, skip(), batches=batches)
         assert handler.work(Batch({A: rows}), open_term(7))
         assert handler.context.figures.timed == 1
@@ -158,27 +198,7 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last() -> None
 # -- raise
 
 
-def test_an_error_is_raised_as_it_is_and_nothing_is_committed() -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS})
-    with pytest.raises(Bad) as raised:
-        a_handler(career).work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["handle A0 A1 A2"]
-    assert raised.value.__context__ is None
-
-
-@pytest.mark.parametrize("undoes", [False, True])
-def test_records_before_an_undecodable_value_are_handled_and_committed_before_the_error(
-    undoes: bool,
-) -> None:
-    career = FakeCareer(undecodable=frozenset({(A, 2)}), undoes=undoes)
-    with pytest.raises(Bad, match="not decodable"):
-        a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
-    assert career.log == ["handle A0 A1", "commit A=2"]
-
-
-def test_the_refusal_is_raised_as_it_is_and_names_its_record(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_refusal_is_raised_as_it_is_and_names_its_record(caplog):
     career = FakeCareer(refused=frozenset({(A, 2)}), undoes=True)
     with pytest.raises(Bad, match="refused"):
         a_handler(career).work(a_batch(A=[0, 1, 2, 3]), open_term(7))
@@ -186,22 +206,20 @@ def test_the_refusal_is_raised_as_it_is_and_names_its_record(
     assert "raising the error career=billing records=t-0@2 key=None let_pass=" in caplog.text
 
 
-def test_a_letter_that_is_refused_is_no_records_fault() -> None:
+def test_a_letter_that_is_refused_is_no_records_fault():
     career = FakeCareer(fails={(A, 0): ALWAYS}, undoes=True)
 
     def send(*_: object) -> None:
         take_effect(partial(career.add, (A, 0)))
 
     career.refused = frozenset({(A, 0)})
-    career.send_dead_letter = send  # type: ignore[method-assign]
+    career.send_dead_letter = send
     with pytest.raises(Bad, match="refused"):
         a_handler(career, dead_letter()).work(a_batch(A=[0]), open_term(7))
     assert career.committed == {}
 
 
-def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(monkeypatch):
     monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 3)
     career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
     term, why = open_term(7), []
@@ -219,24 +237,7 @@ def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_o
 # -- skip and dead letters
 
 
-def test_a_named_culprit_is_skipped_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-    told: list[tuple[object, ...]] = []
-    handler = a_handler(
-        career,
-        "skip",
-        on_skipped=lambda record, error, attempts: told.append(
-            (where(record), str(error), attempts)
-        ),
-    )
-    with caplog.at_level(logging.WARNING):
-        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == ["handle A0 A1 A2", "commit A=1", "commit A=2", "handle A2", "commit A=3"]
-    assert told == [((A, 1), "A1", 1)]
-    assert "record skipped career=billing records=t-0@1 attempts=1 error=Bad: A1" in caplog.text
-
-
-def test_what_the_records_failed_together_is_told_of_the_culprit_only() -> None:
+def test_what_the_records_failed_together_is_told_of_the_culprit_only():
     career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
     nameless = iter([Bad("together")])
 
@@ -252,7 +253,7 @@ def test_what_the_records_failed_together_is_told_of_the_culprit_only() -> None:
     ]
 
 
-def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() -> None:
+def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
 
     def away() -> None:
@@ -264,38 +265,14 @@ def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record() 
     assert career.committed == {A: 1}
 
 
-def test_a_record_that_took_too_many_processes_is_passed_over_unhandled() -> None:
-    career = FakeCareer()
-    told: list[tuple[object, ...]] = []
-    marks = FakeMarks(career, {A: 3}, {(A, 0): 1, (A, 1): 2})
-    handler = a_handler(
-        career,
-        dead_letter(deaths=2),
-        marks=marks,
-        on_dead_lettered=lambda record, error, attempts, _topic: told.append(
-            (record.offset, type(error), attempts)
-        ),
-    )
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert career.log == [
-        "mark A0", "handle A0", "commit A=1", "unmark A0",
-        "mark A1",
-        "dead letter A1 on billing-dead after 2: "
-        "the process died 2 times while handling this record",
-        "commit A=2", "unmark A1",
-        "mark A2", "handle A2", "commit A=3", "unmark A2",
-    ]  # fmt: skip
-    assert told == [(1, ProcessDied, 2)]
-
-
 # -- the term ends or pauses
 
 
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("pauses", [False, True])
 def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is_committed(
-    pauses: bool, undoes: bool
-) -> None:
+    pauses, undoes
+):
     career = FakeCareer(undoes=undoes)
     term = open_term(7)
     career.before_handle = lambda _handed: (
@@ -312,16 +289,10 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 @pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
 @pytest.mark.parametrize(
     ("stored", "handled"),
-    [
-        ({A: 2, B: 7}, []),
-        ({A: 2}, [(B, 5), (B, 6)]),
-        ({B: 6}, [(A, 0), (A, 1), (B, 6)]),
-    ],
+    [({A: 2, B: 7}, []), ({A: 2}, [(B, 5), (B, 6)]), ({B: 6}, [(A, 0), (A, 1), (B, 6)])],
     ids=["the whole batch", "one of two partitions", "part of one partition"],
 )
-def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(
-    stored: dict[Partition, int], handled: list[object], on_error: object, workers: int
-) -> None:
+def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, on_error, workers):
     career = FakeCareer()
     passed_over: list[object] = []
 
@@ -339,7 +310,7 @@ def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(
     assert passed_over == career.letters == []
 
 
-def test_already_stored_about_no_record_in_hand_is_judged_as_any_error() -> None:
+def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
     career = FakeCareer()
 
     def refuse(_rows: object) -> None:
@@ -353,31 +324,19 @@ def test_already_stored_about_no_record_in_hand_is_judged_as_any_error() -> None
 # -- errors that are not about records
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("more", [{}, {"workers": 2}, BY_KEY], ids=str)
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
-    "error",
-    [
-        Deposed(term=7, reason=Reason.LEASE),
-        KafkaAway("away"),
-        UnitAbandoned(),
-    ],
+    "error", [Deposed(term=7, reason=Reason.LEASE), KafkaAway("away"), UnitAbandoned()]
 )
-def test_an_error_that_is_not_about_records_passes_whatever_the_policy(
-    error: BaseException, wrapped: bool, workers: int
-) -> None:
+def test_an_error_that_is_not_about_records_passes_whatever_the_policy(error, wrapped, more):
     career = FakeCareer()
-
-    def fail(handed: Sequence[Record]) -> None:
-        if wrapped:
-            raise PoisonRecord(handed[0]) from error
-        raise error
-
-    career.before_handle = fail
-    handler = a_handler(career, retry(3, then=skip()), workers=workers)
-    with pytest.raises(type(error)) as raised:
+    career.before_handle = failing_at([error], (B, 0), names=wrapped)
+    with (
+        closing(a_handler(career, retry(3, then=skip()), **more)) as handler,
+        pytest.raises(type(error)) as raised,
+    ):
         handler.work(a_batch(A=[0], B=[0]), open_term(7))
-    handler.close()
     assert raised.value is error
     assert career.committed == {}
 
@@ -390,28 +349,19 @@ class Panic(BaseException):
 @pytest.mark.parametrize("names", [True, False])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_record_that_asks_for_the_end_of_the_process_dies_so_often_and_is_passed_over(
-    error: BaseException, names: bool, workers: int
-) -> None:
-    attempts: list[int] = []
-
-    def fail(handed: Sequence[Record]) -> None:
-        for record in handed:
-            if (record.partition, record.offset) == (0, 1):
-                attempts.append(len(handed))
-                if names:
-                    raise PoisonRecord(record) from error
-                raise error
-
+    error, names, workers
+):
     career = FakeCareer()
-    career.before_handle = fail
+    career.before_handle = failing_at([error] * 9, names=names)
     with closing(a_handler(career, dead_letter(deaths=2), workers=workers)) as handler:
         assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7))
     assert career.committed == {A: 3, B: 6}
     assert len(career.letters) == 1
+    attempts = [line for line in career.log if line.startswith("handle") and "A1" in line]
     assert len(attempts) == (2 if names else 4)
 
 
-def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_most_once() -> None:
+def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_most_once():
     for on_error in ("raise", retry(3, 0.0)):
         career = FakeCareer()
         career.before_handle = lambda _rows: sys.exit(3)
@@ -429,9 +379,7 @@ WAIT_S = 30.0
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(
-    workers: int,
-) -> None:
+def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(workers):
     career = FakeCareer(fails={(B, 5): 1}, names=True)
     behind: list[dict[Partition, int]] = []
     more: dict[str, Any] = {"commit_behind": lambda _term, ends: behind.append(dict(ends))}
@@ -464,7 +412,7 @@ class Following:
         self.is_stopped.set()
 
 
-def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again() -> None:
+def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again():
     workers = ThreadWorkers(3, "test")
     barrier = threading.Barrier(3)
     named = lambda: [each for each in threading.enumerate() if each.name.startswith("test-")]  # noqa: E731
@@ -478,7 +426,7 @@ def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again() ->
         assert named() == []
 
 
-def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended() -> None:
+def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended():
     workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), Following(1)
     may_end = threading.Event()
     ran: list[str] = []
@@ -504,12 +452,10 @@ def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_hav
 
 
 def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
-    return a_handler(career, on_error, workers=3, **more)  # type: ignore[arg-type]
+    return a_handler(career, on_error, workers=3, **more)
 
 
-def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(caplog):
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
     handler = a_parallel(career)
     with pytest.raises(Bad, match="A1"):
@@ -525,7 +471,7 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
     assert "done about them in this batch career=billing records=t-1@5" in caplog.text
 
 
-def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends() -> None:
+def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends():
     career = FakeCareer()
     term = open_term(7)
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
@@ -536,7 +482,7 @@ def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
 
 
-def test_what_is_handled_and_committed_is_counted() -> None:
+def test_what_is_handled_and_committed_is_counted():
     handler = a_handler(FakeCareer(fails={(A, 1): ALWAYS}, names=True), skip())
     assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
     figures = handler.context.figures

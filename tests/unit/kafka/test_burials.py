@@ -6,71 +6,43 @@ import json
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, open_term
+from few_znodes import FewZnodes
+from test_handling_laws import BY_KEY
 
-from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord, NoNode
+from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord
 from leaderq.kafka import Record, dead_letter, retry, skip
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import burials
 from leaderq.kafka.handling.burials import BurialRequests
-from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.on_error import Ending, OnError
 
 PATH = "/c/burials"
 
 
-class Znode:
-    """The one znode, as a session; ``errors`` of the next writes, carried out (``True``) or not."""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-        self.version = 0
-        self.errors: list[tuple[Exception, bool]] = []
-
-    def get(self, path: str) -> tuple[bytes, Any]:
-        if self.data is None:
-            raise NoNode(path)
-        return self.data, SimpleNamespace(version=self.version)
-
-    def create(self, path: str, data: bytes) -> None:
-        self.data = data
-
-    def set(self, path: str, data: bytes, *, version: int) -> None:
-        self.write(None, [SimpleNamespace(path=path, data=data, version=version)])
-
-    def write(self, _term: Any, operations: Any) -> None:
-        (one,) = operations
-        error, is_done = self.errors.pop(0) if self.errors else (None, True)
-        if error is None and one.version != self.version:
-            raise BadVersion(one.path)
-        if is_done:
-            self.data, self.version = one.data, self.version + 1
-        if error is not None:
-            raise error
-
+class Znode(FewZnodes):
     def ask(self, place: str) -> None:
-        burials.ask(self, PATH, place, "ann@host")  # type: ignore[arg-type]
+        burials.ask(self, PATH, place, "ann@host")
 
     @property
     def requests(self) -> BurialRequests:
-        return BurialRequests(self, PATH)  # type: ignore[arg-type]
+        return BurialRequests(self, PATH)
 
     @property
     def found(self) -> dict[str, Any]:
-        return json.loads(self.data or b"{}")
+        return json.loads(self.data.get(PATH, b"{}"))
 
 
 @pytest.fixture
-def znode() -> Znode:
+def znode():
     return Znode()
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
@@ -97,19 +69,19 @@ def set_aside(career: FakeCareer) -> list[int]:
 
 
 @pytest.mark.parametrize("undoes", [False, True])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("shape", [{}, {"workers": 2}, BY_KEY], ids=str)
 @pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize(
     ("policy", "letters"), [(dead_letter(except_=Bad), [1]), (skip(except_=Bad), [])]
 )
 def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
-    znode: Znode, undoes: bool, workers: int, names: bool, policy: Any, letters: Any
-) -> None:
+    znode, undoes, shape, names, policy, letters
+):
     career = failing(znode, names=names, undoes=undoes)
     told: list[str | None] = []
-    more = {"workers": workers, "burials": znode.requests, "on_held_up": told.append}
+    more = {**shape, "burials": znode.requests, "on_held_up": told.append}
     with closing(a_handler(career, policy, **more)) as handler:
-        assert handler.work(a_batch(A=[0, 1, 2], B=[5]), open_term(7, write=znode.write))
+        assert handler.work(a_batch(A=[0, 1, 2], B=[5]), znode.term(7))
     assert set_aside(career) == letters
     assert career.committed == {A: 3, B: 6}
     assert sorted(set(career.effects)) == [(A, 0), (A, 2), (B, 5)]
@@ -120,33 +92,22 @@ def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
 
 
 @pytest.mark.parametrize("policy", ["raise", retry(2, 0.0)])
-def test_a_record_that_fails_every_term_passes_when_an_operator_asks(
-    znode: Znode, policy: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_fails_every_term_passes_when_an_operator_asks(znode, policy, caplog):
     career = failing(znode, asked=4)
     handler = a_handler(career, policy, burials=znode.requests)
     for number in range(7, 11):
-        term = open_term(number, write=znode.write)
+        term = znode.term(number)
         with suppress(Bad):
             handler.work(a_batch(A=range(career.committed.get(A, 0), 3)), term)
         if career.committed == {A: 3}:
             break
     assert career.committed == {A: 3}
     assert "leaderq dead bury --career billing --at t-0@1 --yes" in caplog.text
-    assert "record skipped" in caplog.text
+    assert "record skipped career=billing records=t-0@1 attempts=" in caplog.text
     assert "let pass by ann@host" in caplog.text
 
 
-def test_in_order_of_keys_too(znode: Znode) -> None:
-    career, policy = failing(znode), dead_letter(except_=Bad)
-    with closing(
-        a_handler(career, policy, workers=2, order=RecordOrder.KEY, burials=znode.requests)
-    ) as handler:
-        assert handler.work(a_batch(A=[0, 1, 2]), open_term(7, write=znode.write))
-    assert (set_aside(career), career.committed) == ([1], {A: 3})
-
-
-def test_a_request_about_another_record_changes_nothing(znode: Znode) -> None:
+def test_a_request_about_another_record_changes_nothing(znode):
     znode.ask("t-0@9")
     career = FakeCareer(fails={(A, 1): 9}, names=True)
     with pytest.raises(Bad):
@@ -155,33 +116,29 @@ def test_a_request_about_another_record_changes_nothing(znode: Znode) -> None:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(
-    znode: Znode, is_done: bool
-) -> None:
+def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(znode, is_done):
     for place in ("t-0@1", "t-0@2", "t-0@1"):
         znode.ask(place)
     (record,) = a_batch(A=[1]).records[A]
     znode.errors = [(ConnectionLost("no"), is_done), (BadVersion("no"), False)]
-    znode.requests.done(open_term(7, write=znode.write), record)
+    znode.requests.done(znode.term(7), record)
     assert [row["at"] for row in znode.found["asked"]] == ["t-0@2"]
     assert [row["at"] for row in znode.found["done"]] == ["t-0@1"]
-    burials.take_back(znode, PATH, "t-0@2")  # type: ignore[arg-type]
+    burials.take_back(znode, PATH, "t-0@2")
     assert znode.found["asked"] == []
-    assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)  # type: ignore[arg-type]
+    assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)
 
 
-def test_what_is_no_request_is_said_and_lets_nothing_pass(
-    znode: Znode, caplog: pytest.LogCaptureFixture
-) -> None:
-    znode.data = b"no json"
+def test_what_is_no_request_is_said_and_lets_nothing_pass(znode, caplog):
+    znode.data[PATH] = b"no json"
     assert znode.requests.among(a_batch(A=[1]).records[A]) is None
     assert "requests of operators not known" in caplog.text
     with pytest.raises(CorruptRecord, match="delete it"):
-        burials.read(znode, PATH)  # type: ignore[arg-type]
+        burials.read(znode, PATH)
 
 
 @pytest.mark.parametrize("ending", Ending)
-def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending) -> None:
+def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending):
     career, told = FakeCareer(), list[str]()
     handler = a_handler(
         career,
@@ -192,10 +149,3 @@ def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(e
     context.pass_over(open_term(7), a_batch(A=[0]).records[A][0], Bad("x"), 1)
     assert told == ["set aside" if ending is Ending.DEAD_LETTER else "skipped"]
     assert set_aside(career) == [0] * (ending is Ending.DEAD_LETTER)
-
-
-def test_a_kind_of_ending_that_nobody_has_written_is_an_error() -> None:
-    unknown: Any = object()
-    context = replace(a_handler(FakeCareer()).context, on_error=OnError(unknown))
-    with pytest.raises(KeyError):
-        context.pass_over(open_term(7), a_batch(A=[0]).records[A][0], Bad("x"), 1)

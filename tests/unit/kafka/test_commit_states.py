@@ -37,7 +37,7 @@ class Life:
     """A career, its consumer and a store; each method is something that may happen next."""
 
     def __init__(self) -> None:
-        self.commits = OffsetCommits(self, ANY)  # type: ignore[arg-type]
+        self.commits = OffsetCommits(self, ANY)
         self.open: list[Sent] = []
         self.stored: list[Any] = []
         self.asked = 0
@@ -147,6 +147,7 @@ class Life:
         assert commits.own == (self.wanted or {}, self.shown)
         assert (None if commits.failure is None else type(commits.failure)) is self.failure
         assert commits.is_busy is bool(self.open or self.wanted is not None)
+        assert commits.is_abandoning or commits.is_abandonment_over()
 
     def end(self) -> None:
         """With a store that answers, all that is asked for comes to its end."""
@@ -175,17 +176,16 @@ ACTS: list[Callable[[Life], None]] = [
 
 
 @pytest.mark.parametrize("first", ACTS, ids=lambda act: act.__name__)
-def test_in_all_orders_one_thing_is_under_way_and_what_was_asked_for_comes_to_its_end(
-    first: Callable[[Life], None],
-) -> None:
+def test_in_all_orders_one_thing_is_under_way_and_what_was_asked_for_comes_to_its_end(first):
     for acts in product(ACTS, repeat=LENGTH - 2):
         life = Life()
+        life.check()
         for act in (Life.ask, first, *acts):
             act(life)
             life.check()
         life.end()
 
 
-def test_each_state_can_be_reached_and_left() -> None:
+def test_each_state_can_be_reached_and_left():
     assert {state for state, _ in TABLE} == set(CommitState) == set(TABLE.values())
     assert {event for _, event in TABLE} == set(CommitEvent)

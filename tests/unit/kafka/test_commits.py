@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
+from functools import partialmethod
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -44,71 +44,48 @@ class Store:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.made: list[Commit] = []
-        self.commits = OffsetCommits(self, TERM)  # type: ignore[arg-type]
+        self.commits = OffsetCommits(self, TERM)
 
-    def commit(self, *asked: Any) -> Commit:
-        self.asked.append(("batch", *asked))
+    def commit(self, *asked: Any, what: str = "batch") -> Commit:
+        self.asked.append((what, *asked))
         self.made.append(Commit())
         return self.made[-1]
 
-    def commit_positions(self, *asked: Any) -> Commit:
-        self.asked.append(("positions", *asked))
-        self.made.append(Commit())
-        return self.made[-1]
+    commit_positions = partialmethod(commit, what="positions")
 
 
 @pytest.fixture
-def store() -> Store:
+def store():
     return Store()
 
 
 @pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def at(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(clock, "now_s", lambda: now[0])
     return now
 
 
-def start(store: Store) -> None:
-    store.commits.start(CONSUMER)  # type: ignore[arg-type]
-
-
-def test_at_first_nothing_is_under_way(store: Store) -> None:
-    commits = store.commits
-    assert (commits.is_busy, commits.is_abandoning, commits.own) == (False, False, ({}, {}))
-    assert (commits.wanted, commits.failure, commits.is_abandonment_over()) == (None, None, True)
-    start(store)
-    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
-    assert (commits.finish(may_wait=True), commits.finish_positions()) == (None, None)
-    commits.drop()
-    assert (commits.failure, store.asked) == (None, [])
-
-
-def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store: Store) -> None:
+def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store):
     commits = store.commits
     commits.request({A: 4}, in_hand=False)
     assert isinstance(commits.failure, BatchLost)
     commits.request({A: 5}, in_hand=True)
-    assert (commits.wanted, commits.failure, commits.is_busy) == ({A: 5}, None, True)
-    start(store)
-    start(store)
+    for _ in range(2):
+        commits.start(CONSUMER)
     assert store.asked == [("batch", CONSUMER, TERM, {A: 5})]
-    assert commits.finish(may_wait=True) is None
-    assert commits.finish(may_wait=False) is None
+    for may_wait in (True, False):
+        assert commits.finish(may_wait=may_wait) is None
     assert store.made[0].waits == [module._LOOK_S, 0.0]
-    assert commits.own == ({A: 5}, {})
     store.made[0].outcome = True
     assert commits.finish(may_wait=False) == {A: 5}
-    assert (commits.wanted, commits.failure, commits.is_busy) == (None, None, False)
 
 
-def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
-    store: Store, at: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(store, at, caplog):
     assert (module.TELL_AFTER_S, module._LOOK_S) == (3.0, 0.002)
     caplog.set_level("INFO")
     store.commits.request({A: 5}, in_hand=True)
-    start(store)
+    store.commits.start(CONSUMER)
     at[0] = 103.0
     store.commits.finish(may_wait=False)
     assert caplog.text == ""
@@ -118,7 +95,7 @@ def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     store.made[0].outcome = KafkaAway("no answer")
     with pytest.raises(KafkaAway):
         store.commits.finish(may_wait=False)
-    start(store)
+    store.commits.start(CONSUMER)
     at[0] = 107.0
     store.commits.finish(may_wait=False)
     assert [one.getMessage() for one in caplog.records] == [
@@ -129,35 +106,31 @@ def test_a_slow_commit_is_told_once_after_three_seconds_and_its_end_too(
     assert "delayed offset commit succeeded" in caplog.text
 
 
-def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_position_is_stored_before_reading_begins_or_it_does_not_begin(store, monkeypatch):
     with pytest.raises(KafkaAway, match="not stored yet"):
-        store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+        store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)
     assert store.asked == [("positions", CONSUMER, TERM, {A: 9})]
     assert store.made[0].waits == [1.5]
     monkeypatch.setattr(Commit, "done", lambda self, wait_s: True)
-    store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)  # type: ignore[arg-type]
+    store.commits.commit_positions_now(CONSUMER, {A: 9}, 1.5)
     assert not store.commits.is_busy
 
 
-def test_commits_are_silent_since_the_first_that_has_not_succeeded(
-    store: Store, at: list[float]
-) -> None:
+def test_commits_are_silent_since_the_first_that_has_not_succeeded(store, at):
     commits = store.commits
     commits.request({A: 5}, in_hand=True)
     assert commits.silent_s == 0.0
-    start(store)
+    store.commits.start(CONSUMER)
     for outcome in (KafkaAway("no answer"), True):
         at[0] += 1.0
-        start(store)
+        store.commits.start(CONSUMER)
         store.made[-1].outcome = outcome
         with suppress(KafkaAway):
             commits.finish(may_wait=False)
     assert commits.silent_s == 0.0
     for outcome in (KafkaAway("no answer"), True):
         assert commits.silent_s == (at[0] - 102.0)
-        commits.commit_positions(CONSUMER, {A: 9})  # type: ignore[arg-type]
+        commits.commit_positions(CONSUMER, {A: 9})
         at[0] += 1.0
         store.made[-1].outcome = outcome
         with suppress(KafkaAway):
@@ -165,11 +138,11 @@ def test_commits_are_silent_since_the_first_that_has_not_succeeded(
     assert commits.silent_s == 0.0
 
 
-def test_who_waits_for_records_beside_a_commit_is_answered_once() -> None:
+def test_who_waits_for_records_beside_a_commit_is_answered_once():
     """The consumer thread knows the newest request only, so what waits for records is asked again
     after a commit, unless it was answered in front of it.
     """
-    thread: Any = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
+    thread: Any = ConsumerThread(SimpleNamespace(career="c"))
     thread._thread, thread._gate = SimpleNamespace(is_alive=lambda: True), JoinGate(open_term(7))
     batch, asked = object(), thread._requests
 
@@ -187,11 +160,11 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once() -> None:
 
 
 def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
-    store: Store,
-) -> None:
+    store,
+):
     """Though another one is in hand by now, for a question that nobody has taken back."""
-    thread = ConsumerThread(SimpleNamespace(career="c"))  # type: ignore[arg-type]
-    batch = Batch({A: [Record("t", 0, 5, 0, None, b"")]})
+    thread = ConsumerThread(SimpleNamespace(career="c"))
+    batch = Batch({A: [ROW]})
     positions = SimpleNamespace(losses=3, parts=[batch])
     consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
     consumer.offer = consumer.offer_beside = lambda: batch
@@ -205,7 +178,10 @@ def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_
     assert (store.commits.wanted, store.asked) == (None, [])
 
 
-# -- a client of which only the commits hang
+# -- a term's consumer, on clients of which only some parts answer
+
+
+ROW = Record("t", 0, 5, 0, None, b"")
 
 
 class Unanswered:
@@ -220,27 +196,22 @@ class Unanswered:
 
 
 class Client(SimpleNamespace):
-    """Answers everything but commits, which hang or fail."""
+    """Answers everything but commits, which hang or fail, unless it is given another answer."""
 
-    joins, is_joining = 1, False
-
-    def existing(self) -> frozenset[Partition]:
-        return frozenset({A})
-
-    assigned = existing
-
-    def committed(self, timeout_s: float) -> dict[Partition, int]:
-        return {A: 5}
+    joins, is_joining, fails = 1, False, False
 
     def poll(self, timeout_s: float, most: int) -> dict[Partition, list[Record]]:
         records, self.records = self.records, {}
         return records
 
-    def commit(self, offsets: Any, note: str) -> Commit:
+    def commit(self, offsets: Any, note: str) -> Any:
         return Unanswered(self.fails)
 
     def __getattr__(self, name: str) -> Any:
         return {
+            "existing": lambda: frozenset({A}),
+            "assigned": lambda: frozenset({A}),
+            "committed": lambda wait_s: {A: 5},
             "topic_ids": dict,
             "end_offsets": lambda wait_s: {A: 6},
             "log_ends": dict,
@@ -249,77 +220,81 @@ class Client(SimpleNamespace):
         }.get(name, lambda *_: None)
 
 
+class Reading(TermConsumer):
+    """Of one term; ``clients`` are those that it has made, each with the record, or the
+    first only.
+    """
+
+    def __init__(
+        self,
+        kind: type[Client] = Client,
+        store: Any = None,
+        *,
+        start: str | None = "earliest",
+        rereads: bool = True,
+        **words: Any,
+    ) -> None:
+        self.clients: list[Client] = []
+
+        def make() -> Any:
+            records = {A: [ROW]} if rereads or not self.clients else {}
+            self.clients.append(kind(**{"records": records, **words}))
+            return self.clients[-1]
+
+        self.reports: Any = mock.Mock(former=DrainReport, group="g")
+        store = store or KafkaOffsets()
+        plan = ConsumingPlan("address", make, store, "career", self.reports, start=start)
+        super().__init__(plan, JoinGate(open_term(7)), None)
+
+    def until_offered(self) -> Batch:
+        while (batch := self.offer()) is None:
+            self.round()
+        return batch
+
+
 @pytest.mark.parametrize(("is_abandoned", "fails"), [(False, False), (False, True), (True, False)])
-def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(
-    is_abandoned: bool, fails: bool, at: list[float]
-) -> None:
-    clients: list[Client] = []
-
-    def make() -> Any:
-        row = Record("t", 0, 5, 0, None, b"")
-        clients.append(Client(records={A: [row]}, fails=fails))
-        return clients[-1]
-
-    reports: Any = mock.Mock(former=DrainReport)
-    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
-    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
-    while consumer.offer() is None:
-        consumer.round()
+def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(is_abandoned, fails, at):
+    consumer = Reading(fails=fails)
+    consumer.until_offered()
     consumer.commits.request({A: 6}, in_hand=True)
     replaced_s: list[float] = []
     began_s = at[0]
     while at[0] < began_s + 70.0:
         at[0] += 0.5
         consumer.round()
-        if is_abandoned and len(clients) == 1:
+        if is_abandoned and len(consumer.clients) == 1:
             consumer.commits.drop()
-        if len(clients) > len(replaced_s) + 1:
+        if len(consumer.clients) > len(replaced_s) + 1:
             replaced_s.append(at[0] - began_s)
     assert is_abandoned or len(replaced_s) == 2
     assert 30.0 < replaced_s[0] < 33.0
 
 
 def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, at: list[float]
-) -> None:
+    monkeypatch, at
+):
     for limit in ("STILL_S", "UNMOVED_S", "POLLS"):
         monkeypatch.setattr(consumer_check, limit, 0)
-    clients: list[Client] = []
+    stored: list[tuple[int, Any]] = []
 
-    class Still(Client):
-        def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-            return {A: 9}
+    def commit(offsets: Any, note: str) -> DoneAtOnce:
+        stored.append((len(consumer.clients), offsets))
+        return DoneAtOnce()
 
-        def commit(self, offsets: Any, note: str) -> Any:
-            self.stored = dict(offsets)
-            return DoneAtOnce()
-
-    def make() -> Any:
-        rows = [] if clients else [Record("t", 0, 5, 0, None, b"")]
-        clients.append(Still(records={A: rows}, stored={}))
-        return clients[-1]
-
-    reports: Any = mock.Mock(former=DrainReport)
-    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
-    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
-    while (batch := consumer.offer()) is None:
-        consumer.round()
-    while len(clients) == 1:
+    consumer = Reading(rereads=False, end_offsets=lambda _: {A: 9}, commit=commit)
+    batch = consumer.until_offered()
+    while len(consumer.clients) == 1:
         at[0] += 1.0
         consumer.round()
-    assert reports.stalled.call_args.args == (A, 6, 9)
+    assert consumer.reports.stalled.call_args.args == (A, 6, 9)
     assert consumer.offer() is batch
     consumer.commits.request(batch.ends, in_hand=True)
     while consumer.commits.wanted is not None:
         consumer.round()
-    assert [client.stored for client in clients] == [{A: 5}, {A: 6}]
+    assert (stored[0], stored[-1]) == ((1, {A: 5}), (2, {A: 6}))
 
 
-def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(
-    at: list[float],
-) -> None:
-    clients: list[Client] = []
-
+def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(at):
     class Breaking(Client):
         """Reads one record, and breaks when it is asked for another one."""
 
@@ -328,24 +303,14 @@ def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_bet
                 raise RuntimeError("no such attribute")
             return super().poll(timeout_s, most)
 
-    def make() -> Any:
-        clients.append(Breaking(records={A: [Record("t", 0, 5, 0, None, b"")]}))
-        return clients[-1]
-
-    reports: Any = mock.Mock(former=DrainReport)
-    plan = ConsumingPlan("address", make, KafkaOffsets(), "career", reports, start="earliest")
-    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
-    with pytest.raises(KafkaError, match=r"broke 4 times within 60 s: RuntimeError: no such"):
-        for _ in range(100):
-            at[0] += 0.5
-            consumer.round()
-    assert len(clients) == 4
-    at[0] += 60.0
-    with pytest.raises(KafkaError, match="broke 4 times"):
-        for _ in range(100):
-            at[0] += 0.5
-            consumer.round()
-    assert len(clients) == 7
+    consumer = Reading(Breaking)
+    for count in (4, 7):
+        with pytest.raises(KafkaError, match=r"broke 4 times within 60 s: RuntimeError: no such"):
+            for _ in range(100):
+                at[0] += 0.5
+                consumer.round()
+        assert len(consumer.clients) == count
+        at[0] += 60.0
 
 
 class Elsewhere(OffsetStore):
@@ -360,32 +325,25 @@ class Elsewhere(OffsetStore):
         return DoneAtOnce()
 
 
-def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(
-    at: list[float],
-) -> None:
+def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(at):
     shown: list[tuple[float, Any, str]] = []
     answers = [None, KafkaError("no answer"), None, None]
 
-    class Shown(Client):
-        def commit(self, offsets: Any, note: str) -> Any:
-            shown.append((at[0] - 100.0, offsets, note))
-            if (answer := answers.pop(0)) is not None:
-                raise answer
-            return DoneAtOnce()
+    def commit(offsets: Any, note: str) -> DoneAtOnce:
+        shown.append((at[0] - 100.0, offsets, note))
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return DoneAtOnce()
 
-    client: Any = Shown(records={A: [Record("t", 0, 5, 0, None, b"")]})
-    reports: Any = mock.Mock(former=DrainReport)
-    plan = ConsumingPlan("address", lambda: client, Elsewhere(), "career", reports)
-    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
-    while consumer.offer() is None:
-        consumer.round()
+    consumer = Reading(store=Elsewhere(), start=None, commit=commit)
+    consumer.until_offered()
     assert consumer.wait_s(is_asked=False) <= 3.0
     for _ in range(140):
         at[0] += 0.5
         consumer.round()
         if at[0] == 110.0:
             consumer.commits.request({A: 6}, in_hand=True)
-    assert client is consumer._consumer  # a failure has done no harm
+    assert len(consumer.clients) == 1  # a failure has done no harm
     assert [offsets for _, offsets, _ in shown] == [{A: 5}, {A: 6}, {A: 6}, {A: 6}]
     told, lost, again, whole = (when_s for when_s, _, _ in shown)
     assert (told, again - lost) == (3.0, 3.0)
@@ -396,15 +354,9 @@ def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_gro
 @pytest.mark.parametrize(
     "answer", [None, [A], {"t-0": 5}, {None: 5}, {A: "5"}, {A: 5.0}, {A: -1}, {A: 2**63}]
 )
-def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answer: Any) -> None:
-    class Strange(Elsewhere):
-        def load(self, *_: Any) -> Any:
-            return answer
-
-    client: Any = Client(records={A: [Record("t", 0, 5, 0, None, b"")]})
-    reports: Any = mock.Mock(former=DrainReport)
-    plan = ConsumingPlan("address", lambda: client, Strange(), "career", reports)
-    consumer = TermConsumer(plan, JoinGate(open_term(7)), None)
+def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answer, monkeypatch):
+    monkeypatch.setattr(Elsewhere, "load", lambda *_: answer)
+    consumer = Reading(store=Elsewhere())
     with pytest.raises(ConfigurationError, match=r"load\(\) of the offset store 'elsewhere' ret"):
         consumer.round()
     assert consumer.offer() is None
@@ -412,29 +364,17 @@ def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answe
 
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])
 def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there_are_records(
-    last: int, level: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    last, level, caplog
+):
     caplog.set_level("INFO")
     stored: list[Any] = []
-
-    class New(Client):
-        def committed(self, timeout_s: float) -> dict[Partition, int]:
-            return {}
-
-        def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-            return {A: 2}
-
-        def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-            return {A: last}
-
-        def commit(self, offsets: Any, note: str) -> Any:
-            stored.append(offsets)
-            return DoneAtOnce()
-
-    reports: Any = mock.Mock(former=DrainReport, group="g")
-    made: Any = partial(New, records={})
-    plan = ConsumingPlan("address", made, KafkaOffsets(), "career", reports)
-    TermConsumer(plan, JoinGate(open_term(7)), None).round()
+    answers = {
+        "committed": lambda _: {},
+        "start_offsets": lambda _: {A: 2},
+        "end_offsets": lambda _: {A: last},
+        "commit": lambda offsets, _note: [stored.append(offsets), DoneAtOnce()][1],
+    }
+    Reading(start=None, records={}, **answers).round()
     (line,) = (one for one in caplog.records if "no offset is stored" in one.getMessage())
     assert (line.levelname, stored) == (level, [{A: 2}])
     assert f"at=earliest records={last - 2} group=g partitions=t-0@2" in line.getMessage()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from few_znodes import FewZnodes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from leaderq.errors import (
     CorruptRecord,
     Deposed,
     NodeExists,
-    NoNode,
     Reason,
     SessionClosed,
     SessionExpired,
@@ -43,117 +43,85 @@ def record(offset: int, where: Partition = A) -> Record:
     return Record(where.topic, where.number, offset, 0, None, b"")
 
 
-class Servers:
-    """One znode; ``errors`` are raised, one by one, in place of answers."""
-
-    def __init__(self, data: bytes | None = None) -> None:
-        self.data = data
-        self.errors: list[Exception] = []
-        self.written: list[Any] = []
-        self.gets = 0
-
-    def get(self, path: str) -> tuple[bytes, str]:
-        assert path == PATH
-        self.gets += 1
-        self._fail()
-        if self.data is None:
-            raise NoNode("gone", path=path)
-        return self.data, "stat"
-
-    def write(self, ops: list[Any]) -> None:
-        (op,) = ops
-        assert op.path == PATH
-        self._fail()
-        if isinstance(op, SetData) and self.data is None:
-            raise NoNode("gone", path=op.path)
-        self.written.append(op)
-        self.data = op.data
-
-    def _fail(self) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
+@pytest.fixture
+def servers():
+    return FewZnodes()
 
 
-class Term:
-    def __init__(self, servers: Servers, id: str = "z", *, unclean: bool = True) -> None:
-        self.id, self.unclean, self.number, self.career = id, unclean, 7, "c"
-        self.write = servers.write
-        self.checks = 0
+def noted(servers: FewZnodes) -> CrashCounts:
+    return decode(servers.data[PATH], path=PATH)
+
+
+class Term(SimpleNamespace):
+    def __init__(self, servers: FewZnodes, id: str = "z", *, unclean: bool = True) -> None:
+        words = {"id": id, "unclean": unclean, "number": 7, "career": "c"}
+        super().__init__(**words, write=servers.write, checks=0)
 
     def check(self) -> None:
         self.checks += 1
 
 
-def marks(servers: Servers, most: int = 3) -> Any:
-    return CrashMarks(SimpleNamespace(get=servers.get), PATH, max_records=most)  # type: ignore[arg-type]
+def marks(servers: FewZnodes, most: int = 3) -> Any:
+    return CrashMarks(servers, PATH, max_records=most)
 
 
-def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful() -> None:
-    servers = Servers()
+def test_after_a_first_unclean_end_the_offsets_are_noted_and_nothing_is_careful(servers):
     kept, term = marks(servers), Term(servers)
     kept.begin(term, {A: 5})
-    assert isinstance(servers.written[0], Create)
-    assert decode(servers.data or b"", path=PATH) == CrashCounts({A: (5, 1)})
+    assert noted(servers) == CrashCounts({A: (5, 1)})
     assert not kept.is_careful(A)
     kept.begin(term, {A: 6})
-    assert (servers.gets, len(servers.written)) == (1, 1)
+    assert servers.gets == 1
     kept.begin(Term(servers, "y"), {A: 5})
-    assert isinstance(servers.written[1], SetData)
+    assert [type(one) for (one,) in servers.writes] == [SetData, Create, SetData]
     assert (kept.is_careful(A), kept.is_careful(B)) == (True, False)
 
 
-def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something() -> None:
-    clean = Servers()
+def test_a_clean_end_forgets_all_and_writes_only_if_there_was_something():
+    clean, marked = FewZnodes(), FewZnodes({PATH: encode(CrashCounts({A: (5, 9)}))})
     marks(clean).begin(Term(clean, unclean=False), {A: 5})
-    assert (clean.gets, clean.written) == (1, [])
-    marked = Servers(encode(CrashCounts({A: (5, 9)})))
+    assert (clean.gets, clean.writes) == (1, [])
     kept = marks(marked)
     kept.begin(Term(marked, unclean=False), {A: 5})
-    assert (marked.data, kept.is_careful(A)) == (b"", False)
+    assert (marked.data[PATH], kept.is_careful(A)) == (b"", False)
 
 
-def test_marks_that_cannot_be_read_are_logged_and_begun_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    servers = Servers(b"{")
+def test_marks_that_cannot_be_read_are_logged_and_begun_again(servers, caplog):
+    servers.data[PATH] = b"{"
     marks(servers).begin(Term(servers), {A: 5})
     assert "deaths of former leaders not counted" in caplog.text
-    assert decode(servers.data or b"", path=PATH) == CrashCounts({A: (5, 1)})
+    assert noted(servers) == CrashCounts({A: (5, 1)})
 
 
-def careful(servers: Servers, most: int = 3) -> tuple[Any, Term]:
-    servers.data = encode(CrashCounts({A: (5, 1), B: (0, 0)}, {place(6): 2}))
+def careful(servers: FewZnodes, most: int = 3) -> tuple[Any, Term]:
+    servers.data[PATH] = encode(CrashCounts({A: (5, 1), B: (0, 0)}, {place(6): 2}))
     kept, term = marks(servers, most), Term(servers)
     kept.begin(term, {A: 5, B: 3})
     return kept, term
 
 
-def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told() -> None:
-    servers = Servers()
+def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told(servers):
     kept, term = careful(servers)
     assert kept.before(term, record(5)) == 0
-    assert decode(servers.data or b"", path=PATH).in_hand == {place(5)}
+    assert noted(servers).in_hand == {place(5)}
     assert kept.before(term, record(6)) == 2
     assert kept.before(term, record(9, B)) == 0
-    assert decode(servers.data or b"", path=PATH).in_hand == {place(6), place(9, B)}
+    assert noted(servers).in_hand == {place(6), place(9, B)}
 
 
-def test_a_mark_that_could_not_be_written_is_not_remembered() -> None:
-    servers = Servers()
+def test_a_mark_that_could_not_be_written_is_not_remembered(servers):
     kept, term = careful(servers)
-    servers.errors = [SessionExpired("x")]
+    servers.errors = [(SessionExpired("x"), False)]
     with pytest.raises(Deposed):
         kept.before(term, record(5))
     assert kept.before(term, record(9, B)) == 0
-    assert decode(servers.data or b"", path=PATH).in_hand == {place(9, B)}
+    assert noted(servers).in_hand == {place(9, B)}
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
-    most: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(most, caplog):
     caplog.set_level("INFO")
-    kept, term = careful(Servers(), most)
+    kept, term = careful(FewZnodes(), most)
     assert "processes died over records" in caplog.text
     for offset in range(most):
         assert kept.is_careful(A)
@@ -167,50 +135,44 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(
 
 @pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
 def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    servers, error, monkeypatch
+):
     slept: list[float] = []
     monkeypatch.setattr(clock, "sleep", slept.append)
-    servers = Servers()
     kept, term = marks(servers), Term(servers)
-    servers.errors = [error, error]
+    servers.get_errors = [error, error]
     kept.begin(term, {A: 5})
     assert (slept, term.checks, servers.gets) == ([0.05, 0.05], 4, 3)
-    assert len(servers.written) == 1
+    assert noted(servers) == CrashCounts({A: (5, 1)})
 
 
 @pytest.mark.parametrize("error", [SessionExpired("x"), SessionClosed("x")])
-def test_with_the_session_leadership_is_over(error: Exception) -> None:
-    servers = Servers()
-    servers.errors = [error]
+def test_with_the_session_leadership_is_over(servers, error):
+    servers.get_errors = [error]
     with pytest.raises(Deposed) as deposed:
         marks(servers).begin(Term(servers), {})
     assert (deposed.value.term, deposed.value.reason) == (7, Reason.SESSION)
 
 
-def test_a_term_that_is_over_asks_nothing() -> None:
-    servers = Servers()
-    term = Term(servers)
-
-    def check() -> None:
-        raise Deposed(term=7, reason=Reason.LEASE)
-
-    term.check = check  # type: ignore[method-assign]
+def test_a_term_that_is_over_asks_nothing(servers):
+    over = servers.term()
+    over.wind_up(Reason.LEASE)
+    over.close()
     with pytest.raises(Deposed):
-        marks(servers).begin(term, {})
+        marks(servers).begin(over, {})
     assert servers.gets == 0
 
 
 # -- the judgement ---------------------------------------------------------------------------------
 
 
-def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved() -> None:
+def test_where_a_record_has_killed_its_partition_is_careful_though_the_offset_moved():
     known = CrashCounts({A: (5, 1)}, {place(8): 1})
     assert assess(known, {A: 7}, True)[1] == {A}
     assert assess(known, {A: 9}, True) == (CrashCounts({A: (9, 1)}), frozenset())
 
 
-def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_the_deadliest_are_kept(monkeypatch):
     monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_POSITIONS", 2)
     monkeypatch.setattr("leaderq.kafka.handling.crash_marks.MAX_KILLERS", 2)
     parts = [Partition("t", number) for number in range(4)]
@@ -226,28 +188,19 @@ def test_of_too_many_the_deadliest_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert careful_in == set(parts)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"{",
-        b"[]",
-        b"5",
-        b"\xff",
-        b'{"positions": 5}',
-        b'{"positions": [["t", 0, 1]]}',
-        b'{"positions": [["t", 0, 1, "x"]]}',
-        b'{"killers": [[0, 0, 1, 1]]}',
-        b'{"in_hand": [["t", 0]]}',
-        b'{"in_hand": [["t", 0, 1, 1]]}',
-        b"[" * 100_000,
-    ],
-)
-def test_what_is_no_mark_is_corrupt(data: bytes) -> None:
+NO_MARKS = b"""
+    { [] 5 \xff {"positions":5} {"positions":[["t",0,1]]} {"positions":[["t",0,1,"x"]]}
+    {"killers":[[0,0,1,1]]} {"in_hand":[["t",0]]} {"in_hand":[["t",0,1,1]]}
+"""
+
+
+@pytest.mark.parametrize("data", [*NO_MARKS.split(), b"[" * 100_000])
+def test_what_is_no_mark_is_corrupt(data):
     with pytest.raises(CorruptRecord, match=PATH):
         decode(data, path=PATH)
 
 
-def test_marks_come_back_as_they_were() -> None:
+def test_marks_come_back_as_they_were():
     counts = CrashCounts({A: (5, 1), B: (6, 2)}, {place(7): 3}, frozenset({place(8), place(9, B)}))
     assert decode(encode(counts), path=PATH) == counts
     assert decode(b"", path=PATH) == decode(b"{}", path=PATH) == CrashCounts()

@@ -24,22 +24,20 @@ THEIRS = [GroupMember(None, f"app-{n}", "/10.0.0.2") for n in range(7)]
         ("", "", [], False),
     ],
 )
-def test_a_career_is_kept_out_by_members_with_another_rule(
-    kind: str, assignor: str, members: Any, is_excluded: bool
-) -> None:
+def test_a_career_is_kept_out_by_members_with_another_rule(kind, assignor, members, is_excluded):
     view = GroupView("g", "Stable", kind, assignor, tuple(members))
     assert view.excludes_careers is is_excluded
     assert (view.trouble("billing") is not None) is is_excluded
 
 
-def test_the_others_are_named_and_the_many_counted() -> None:
+def test_the_others_are_named_and_the_many_counted():
     said = GroupView("g", "Stable", "consumer", "range", (OURS, *THEIRS)).sentence("billing")
     assert said.startswith("group 'g' is Stable, assignor 'range': 'app-0' at 10.0.0.2, ")
     assert said.endswith("'app-4' at 10.0.0.2 and 2 more")
     assert "billing" not in said
 
 
-def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_are_not() -> None:
+def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_are_not():
     def at(czxid: int) -> Any:
         return SimpleNamespace(exists=lambda path: SimpleNamespace(czxid=czxid, ctime_ms=9))
 
@@ -51,7 +49,7 @@ def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_
     assert "root '/x', '/y', leads this group" in rivalry(here.rivals(notes))
 
 
-def test_where_it_is_not_known_which_deployment_this_is_there_are_no_rivals() -> None:
+def test_where_it_is_not_known_which_deployment_this_is_there_are_no_rivals():
     def broken(path: str) -> None:
         raise ConnectionLost("no")
 

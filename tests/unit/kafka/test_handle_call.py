@@ -36,7 +36,7 @@ class Adding(KafkaLeaderCareer):
 
 
 @pytest.fixture(params=["transaction", "zookeeper"])
-def driven(request: pytest.FixtureRequest) -> Callable[..., Driven]:
+def driven(request):
     def drive_it(**methods: Any) -> Driven:
         career = type("Added", (Adding,), {"offsets": request.param, **methods})()
         given = [*records("orders", [b"0", b"1"]), *records("orders", [b"2"], partition=1)]
@@ -57,14 +57,14 @@ def on_another_thread(function: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("where", ["inaugurate", "handOver"])
-def test_outside_handle_it_is_an_error_at_once(driven: Callable[..., Driven], where: str) -> None:
+def test_outside_handle_it_is_an_error_at_once(driven, where):
     found = driven(**{where: lambda self, _term: self.add(b"I lead")})
     assert isinstance(found.error, ConfigurationError)
     assert "outside a call of handle" in str(found.error)
     assert b"I lead" not in values(found)
 
 
-def test_a_thread_that_handle_left_behind_is_refused(driven: Callable[..., Driven]) -> None:
+def test_a_thread_that_handle_left_behind_is_refused(driven):
     told: list[str] = []
     left_behind: list[Callable[[], object]] = []
 
@@ -84,9 +84,7 @@ def test_a_thread_that_handle_left_behind_is_refused(driven: Callable[..., Drive
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("how", ["thread", "asyncio"])
-def test_a_calls_context_is_accepted_wherever_it_is_carried(
-    driven: Callable[..., Driven], how: str, workers: int
-) -> None:
+def test_a_calls_context_is_accepted_wherever_it_is_carried(driven, how, workers):
     def handle(self: Adding, records: Sequence[Record], term: Term) -> None:
         async def add() -> None:
             for record in records:
@@ -100,12 +98,10 @@ def test_a_calls_context_is_accepted_wherever_it_is_carried(
             on_another_thread(partial(context.run, self.add, record.value or b""))
 
     found = driven(handle=handle, workers=workers, max_records=10)
-    assert sorted(values(found)) == [b"0", b"1", b"2"]  # type: ignore[type-var]
+    assert sorted(values(found)) == [b"0", b"1", b"2"]
 
 
-def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(
-    driven: Callable[..., Driven],
-) -> None:
+def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(driven):
     def handle(self: Adding, records: Sequence[Record], term: Term) -> None:
         on_another_thread(lambda: self.add(b"0"))
 
@@ -114,7 +110,7 @@ def test_a_thread_of_the_call_without_its_context_is_told_how_to_carry_it(
     assert (values(found), found.skipped) == ([], [])
 
 
-def test_a_topic_that_produces_does_not_name_is_refused_where_it_is_written() -> None:
+def test_a_topic_that_produces_does_not_name_is_refused_where_it_is_written():
     career = type("Typing", (Adding,), {"offsets": "transaction", "produces": "invoice"})()
     found = drive(career, records("orders", [b"0"]), may_fail=True)
     assert isinstance(found.error, ConfigurationError)

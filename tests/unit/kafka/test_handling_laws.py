@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
-from fake_career import (
-    A,
-    B,
-    Bad,
-    C,
-    FakeCareer,
-    RecordPlace,
-    a_handler,
-    open_term,
-    records,
-    where,
-)
+from fake_career import A, B, Bad, C, FakeCareer, RecordPlace, a_handler, open_term, records, where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import KafkaError
+from leaderq.kafka.handling.batch_handler import BatchHandler
+from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.term import OpenTerm
 
 ALWAYS = 10**9
+IN_ORDER: list[dict[str, Any]] = [{}, {"batches": "partition"}, {"workers": 2}]
+BY_KEY = {"workers": 3, "order": RecordOrder.KEY}
 
 
 @dataclass
@@ -40,44 +36,118 @@ class Case:
     names: bool
     shape: dict[str, Any]
 
-    def places(self) -> list[RecordPlace]:
-        return [where(record) for rows in self.batch.records.values() for record in rows]
+    def chains(self) -> dict[object, list[RecordPlace]]:
+        """The places that are handled in order."""
+        found: dict[object, list[RecordPlace]] = defaultdict(list)
+        for rows in self.batch.records.values():
+            for record in rows:
+                own = record.key or record.offset if self.shape is BY_KEY else None
+                found[record.topic_partition, own].append(where(record))
+        return found
 
-    def hopeless(self) -> set[RecordPlace]:
+    def places(self) -> set[RecordPlace]:
+        return {place for chain in self.chains().values() for place in chain}
+
+    def hopeless(self, retries: int = ALWAYS - 1) -> set[RecordPlace]:
         return {
             place
             for place in self.places()
             if place in self.undecodable
-            or self.fails.get(place, 0) >= ALWAYS
+            or self.fails.get(place, 0) > retries
             or (self.undoes and place in self.refused)
         }
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, shapes: Sequence[dict[str, Any]] = (*IN_ORDER, BY_KEY)) -> Case:
+    keys = st.sampled_from([None, b"a", b"b", b"c"])
     rows: dict[Partition, list[Record]] = {}
-    for partition in draw(st.permutations([A, B, C])):
-        offsets = sorted(draw(st.sets(st.integers(0, 12), max_size=5)))
-        if offsets:
-            rows[partition] = records(partition, *offsets)
+    for each in draw(st.lists(st.sampled_from([A, B, C]), min_size=1, unique=True)):
+        offsets = sorted(draw(st.sets(st.integers(0, 12), min_size=1, max_size=5)))
+        rows[each] = [row.replace(key=draw(keys)) for row in records(each, *offsets)]
     places = [where(record) for each in rows.values() for record in each]
-    fails = {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places}
-    undecodable = frozenset(place for place in places if draw(st.integers(0, 9)) == 0)
-    shape = draw(st.sampled_from([{}, {"batches": "partition"}, {"workers": 2}]))
     return Case(
         Batch(rows),
-        fails,
-        undecodable,
+        {place: draw(st.sampled_from([0, 0, 0, 1, 2, ALWAYS])) for place in places},
+        frozenset(place for place in places if draw(st.integers(0, 9)) == 0),
         draw(st.booleans()),
         frozenset(place for place in places if draw(st.integers(0, 7)) == 0),
         draw(st.booleans()),
-        shape,
+        draw(st.sampled_from(shapes)),
     )
+
+
+class OneByOne(FakeCareer):
+    """Notes which keys are handled at a time, and that each call has one record."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.most_at_a_time = 0
+        self.running: Counter[object] = Counter()
+
+    def handle(self, records: Sequence[Record], term: OpenTerm) -> None:
+        (record,) = records
+        key = record.topic_partition, record.key or record.offset
+        with self._lock:
+            self.running[key] += 1
+            assert self.running[key] == 1, "two records of one key at a time"
+            self.most_at_a_time = max(self.most_at_a_time, self.running.total())
+        try:
+            super().handle(records, term)
+        finally:
+            with self._lock:
+                self.running[key] -= 1
+
+
+class Feed:
+    """Hands out a log in parts, as a consumer does: another one while ``most`` records may be in
+    hand.
+    """
+
+    def __init__(self, career: FakeCareer, found: Batch, part: int = 99, most: int = 99) -> None:
+        self._career, self._found, self._part, self._most = career, found, part, most
+        self._handed: dict[Partition, int] = {}
+
+    def first(self) -> Batch | None:
+        """What is in hand and not committed, once more, or the first part."""
+        self._handed = dict(self._career.committed)
+        return self._next()
+
+    def more(self, _term: Any, _wait_s: float, is_enough: Any) -> Batch | None:
+        if self._in_hand() + self._part <= self._most and (found := self._next()):
+            return found
+        threading.Event().wait(0.001)
+        return None
+
+    def _in_hand(self) -> int:
+        done = self._career.committed
+        return sum(
+            done.get(record.topic_partition, 0)
+            <= record.offset
+            < self._handed.get(record.topic_partition, 0)
+            for rows in self._found.records.values()
+            for record in rows
+        )
+
+    def _next(self) -> Batch | None:
+        left = [
+            row
+            for rows in zip_longest(*self._found.records.values())
+            for row in rows
+            if row and row.offset >= self._handed.get(row.topic_partition, 0)
+        ]
+        taken: dict[Partition, list[Record]] = defaultdict(list)
+        for record in left[: self._part]:
+            taken[record.topic_partition].append(record)
+        made = Batch(taken)
+        self._handed.update(made.ends)
+        return made if taken else None
 
 
 class Run:
     """One handling of a case, watched at every commit; the rest is handed out again after each
-    pause, at these calls, and after each commit, of these, that fails.
+    pause, at these calls, and after each commit, of these, that fails. By key, ``part`` records are
+    handed out at a time, and others while they are handled.
     """
 
     def __init__(
@@ -88,17 +158,18 @@ class Run:
         *,
         pauses_at: frozenset[int] = frozenset(),
         fails_at: frozenset[int] = frozenset(),
+        part: int = 0,
     ) -> None:
         self.case = case
         self.passed: set[RecordPlace] = set()
-        self.career = career = FakeCareer(
+        self.commits_first = delivery == "at_most_once"
+        self.career = career = (OneByOne if case.shape is BY_KEY else FakeCareer)(
             fails=case.fails,
             undecodable=case.undecodable,
             undoes=case.undoes,
             names=case.names,
-            refused=case.refused if delivery != "at_most_once" else frozenset(),
+            refused=frozenset() if self.commits_first else case.refused,
         )
-        self.commits_first = delivery == "at_most_once"
         commit, calls, commits = career.commit, count(), count()
 
         def watched(term: Any, ends: Mapping[Partition, int]) -> None:
@@ -114,27 +185,32 @@ class Run:
             if next(commits) in fails_at:
                 raise KafkaError("not committed")
 
-        career.commit = watched  # type: ignore[method-assign]
+        def passed_over(record: Record, *_: object) -> None:
+            self.passed.add(where(record))
+
+        career.commit = watched
         career.before_handle, career.before_commit = pause, fail
-        handler = a_handler(
-            career,
-            on_error,
-            **case.shape,
-            delivery=delivery,
-            on_skipped=lambda record, *_: self.passed.add(where(record)),
-            on_dead_lettered=lambda record, *_: self.passed.add(where(record)),
-        )
+        feed = Feed(career, case.batch, part or 99, 2 * part)
+        hooks: dict[str, Any] = {"on_skipped": passed_over, "on_dead_lettered": passed_over}
+        if part and case.shape is BY_KEY:
+            hooks["more"] = feed.more
         self.error: Bad | None = None
-        self.finished, left = False, len(pauses_at) + len(fails_at) + 1
-        while left and not self.finished and self.error is None:
-            self.term, left = open_term(7), left - 1
+        self.finished = False
+        with closing(
+            a_handler(career, on_error, **case.shape, **hooks, delivery=delivery)
+        ) as handler:
+            self.work_off(handler, feed)
+
+    def work_off(self, handler: BatchHandler, feed: Feed) -> None:
+        while self.error is None and (batch := feed.first()) is not None:
+            self.term = open_term(7)
             try:
-                self.finished = handler.work(rest_of(case.batch, career.committed), self.term)
+                self.finished = handler.work(batch, self.term)
+                assert self.finished or self.term.paused
             except Bad as exc:
                 self.error = exc
             except KafkaError:
-                career.undo()  # as a store does whose term is over
-        handler.close()
+                self.career.undo()  # as a store does whose term is over
 
     def check_prefix(self) -> None:
         """Nothing is committed past a record that was neither handled nor passed over."""
@@ -143,12 +219,18 @@ class Run:
             assert offset >= self.career.committed.get(partition, 0) or (partition, offset) in done
 
     def check_order(self) -> None:
-        """First effects within a partition are in order."""
-        for partition in self.case.batch.records:
-            first = list(
-                dict.fromkeys(offset for each, offset in self.career.effects if each == partition)
-            )
-            assert first == sorted(first)
+        """First effects within a partition, or of a key, are in order."""
+        for chain in self.case.chains().values():
+            first = [place for place in dict.fromkeys(self.career.effects) if place in chain]
+            assert first == sorted(first), "out of order"
+
+    def check_all(self) -> None:
+        assert self.error is None
+        assert self.career.committed == self.case.batch.ends
+        assert set(self.career.effects) | self.passed == self.case.places()
+        assert self.case.hopeless() <= self.passed
+        if self.case.undoes:  # each counts once
+            assert set(Counter(self.career.effects).values()) <= {1}
 
 
 POLICIES = st.sampled_from(
@@ -159,27 +241,25 @@ POLICIES = st.sampled_from(
         retry(3, backoff_s=0, then=dead_letter()),
     ]
 )
+SOME_TIMES = st.just(frozenset[int]()) | st.frozensets(st.integers(0, 15))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(cases(), POLICIES)
 def test_every_record_is_handled_or_passed_over_in_order_and_the_batch_is_committed_to_its_end(
-    case: Case, on_error: object
-) -> None:
+    case, on_error
+):
     run = Run(case, on_error)
     assert run.finished
-    assert run.error is None
-    assert run.career.committed == case.batch.ends
+    run.check_all()
     run.check_order()
-    assert set(run.career.effects) | run.passed == set(case.places())
-    assert case.hopeless() <= run.passed
-    if case.undoes:  # each counts once, or was passed over
-        assert Counter(run.career.effects) == Counter(set(case.places()) - run.passed)
+    if case.undoes:  # each counts, or was passed over
+        assert set(run.career.effects) == case.places() - run.passed
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases())
-def test_with_enough_retries_only_the_hopeless_are_passed_over(case: Case) -> None:
+def test_with_enough_retries_only_the_hopeless_are_passed_over(case):
     total = sum(count for count in case.fails.values() if count < ALWAYS)
     run = Run(case, retry(max(1, total), backoff_s=0, then=skip()))
     assert run.passed == case.hopeless()
@@ -187,7 +267,7 @@ def test_with_enough_retries_only_the_hopeless_are_passed_over(case: Case) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from(["raise", retry(1, backoff_s=0)]))
-def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: object) -> None:
+def test_where_errors_are_raised_nothing_is_passed_over(case, on_error):
     run = Run(case, on_error)
     assert run.passed == set()
     assert (run.error is None) == run.finished
@@ -198,41 +278,33 @@ def test_where_errors_are_raised_nothing_is_passed_over(case: Case, on_error: ob
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases(), st.sampled_from(["raise", skip(), dead_letter()]))
+@given(cases(IN_ORDER), st.sampled_from(["raise", skip(), dead_letter()]))
 def test_at_most_once_has_no_effect_twice_and_commits_each_offset_before_its_record_is_handled(
-    case: Case, on_error: object
-) -> None:
+    case, on_error
+):
     run = Run(case, on_error, "at_most_once")
-    assert all(
-        count == 1 for count in Counter([*run.career.effects, *run.career._pending]).values()
-    )
-    for partition, offset in [*run.career.effects, *run.career._pending]:
+    had = [*run.career.effects, *run.career._pending]
+    assert set(Counter(had).values()) <= {1}
+    for partition, offset in had:
         assert offset < run.career.committed[partition]
     if run.error is None:
         assert run.finished
         assert run.career.committed == case.batch.ends
 
 
-SOME_TIMES = st.frozensets(st.integers(0, 12))
-
-
-@settings(max_examples=300, deadline=None)
-@given(cases(), POLICIES, SOME_TIMES, SOME_TIMES)
+@settings(max_examples=400, deadline=None)
+@given(cases(), POLICIES, SOME_TIMES, SOME_TIMES, st.sampled_from([0, 1, 3]))
 def test_however_often_it_is_paused_or_a_commit_fails_nothing_is_left_out(
-    case: Case, on_error: object, pauses_at: frozenset[int], fails_at: frozenset[int]
-) -> None:
-    run = Run(case, on_error, pauses_at=pauses_at, fails_at=fails_at)
-    assert run.career.committed == case.batch.ends
-    assert set(run.career.effects) | run.passed == set(case.places())
-    if case.undoes:
-        assert all(times == 1 for times in Counter(run.career.effects).values())
+    case, on_error, pauses_at, fails_at, part
+):
+    run = Run(case, on_error, pauses_at=pauses_at, fails_at=fails_at, part=part)
+    run.check_all()
+    run.check_order()
 
 
-def rest_of(batch: Batch, committed: Mapping[Partition, int]) -> Batch:
-    """What is handed out again of a batch of which so much was committed."""
-    rows = {
-        partition: [record for record in each if record.offset >= committed.get(partition, 0)]
-        for partition, each in batch.records.items()
-        if committed.get(partition) != batch.ends[partition]
-    }
-    return Batch(rows)
+@settings(max_examples=200, deadline=None)
+@given(cases([BY_KEY]), POLICIES, st.sampled_from([0, 1, 3]))
+def test_by_key_a_record_is_judged_by_itself_and_repeats_no_other(case, on_error, part):
+    run = Run(case, on_error, part=part)
+    assert set(Counter(run.career.effects).values()) <= {1}, "a neighbour repeated"
+    assert run.passed == case.hopeless(on_error.retries)

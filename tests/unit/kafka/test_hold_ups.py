@@ -9,90 +9,50 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from fake_career import (
-    A,
-    B,
-    Bad,
-    FakeCareer,
-    FakeMarks,
-    a_batch,
-    a_handler,
-    open_term,
-    records,
-)
+from failing import failing_at
+from fake_career import A, B, Bad, FakeCareer, FakeMarks, a_batch, a_handler, open_term, records
 from test_declaration import Sums, dressed
 
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
-from leaderq.kafka import (
-    DependencyUnavailable,
-    KafkaLeaderCareer,
-    PoisonRecord,
-    Record,
-    dead_letter,
-    retry,
-    skip,
-)
+from leaderq.kafka import DependencyUnavailable, KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Term
 
+ALWAYS = 10**9
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
-
-
-class Outage:
-    """Fails the first ``times`` attempts at ``offset`` of partition A, naming the record or not."""
-
-    def __init__(
-        self, error: Exception, times: int, *, offset: int = 1, names: bool = False
-    ) -> None:
-        self.error = error
-        self.left = times
-        self.offset = offset
-        self.names = names
-
-    def __call__(self, handed: Sequence[Record]) -> None:
-        for record in handed:
-            if self.left and (record.partition, record.offset) == (0, self.offset):
-                self.left -= 1
-                if self.names:
-                    raise PoisonRecord(record) from self.error
-                raise self.error
 
 
 @pytest.mark.parametrize("error", OUTAGES, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("on_error", POLICIES)
-def test_an_outage_is_waited_for_and_no_record_is_passed_over(
-    error: Exception, on_error: Any
-) -> None:
+def test_an_outage_is_waited_for_and_no_record_is_passed_over(error, on_error):
     career = FakeCareer()
-    career.before_handle = Outage(error, 20)
+    career.before_handle = failing_at([error] * 20)
     assert a_handler(career, on_error).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.letters == []
     assert career.effects == [(A, 0), (A, 1), (A, 2)]
     assert career.committed == {A: 3}
 
 
-def test_an_outage_counts_no_attempt() -> None:
+def test_an_outage_counts_no_attempt():
     career = FakeCareer(fails={(A, 1): 1}, names=True)
-    career.before_handle = Outage(ConnectionRefusedError("no"), 3, names=True)
+    career.before_handle = failing_at([ConnectionRefusedError("no")] * 3, names=True)
     assert a_handler(career, retry(1, 0.0, then=skip())).work(a_batch(A=[0, 1]), open_term(7))
     assert career.effects == [(A, 1)]  # A0 was said to be done
 
 
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
-    undoes: bool, workers: int
-) -> None:
+def test_what_precedes_the_record_in_hand_is_committed_meanwhile(undoes, workers):
     career = FakeCareer(fails={(A, 1): 4}, names=True, undoes=undoes)
     seen: list[dict[Any, int]] = []
 
@@ -110,12 +70,10 @@ def test_what_precedes_the_record_in_hand_is_committed_meanwhile(
     assert all(each[A] == 1 for each in seen[1:])
 
 
-def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(monkeypatch):
     monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
     career = FakeCareer()
-    career.before_handle = Outage(OSError("away"), 1)
+    career.before_handle = failing_at([OSError("away")])
     with pytest.raises(OSError, match="away"):
         a_handler(career, skip()).work(a_batch(A=[0, 1]), open_term(7))
     assert career.committed == {}
@@ -124,41 +82,20 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(
 # -- too many in a row ----------------------------------------------------------------------------
 
 
-def keyed(keys: Sequence[bytes | None]) -> Any:
-    return Batch(
-        {
-            A: [
-                row.replace(key=key)
-                for row, key in zip(records(A, *range(len(keys))), keys, strict=True)
-            ]
-        }
-    )
-
-
-@pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
-    yield
-
-
-@pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize("ending", [skip, dead_letter])
-@pytest.mark.parametrize(
-    "keys", [[b"%d" % n for n in range(109)], [None] * 109], ids=["keys", "no keys"]
-)
-def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(
-    keys: list[bytes | None], ending: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    career = FakeCareer(fails={(A, n): 10**9 for n in range(109)}, names=True)
+@pytest.mark.parametrize("key", [b"%d", None])
+def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(key, ending, caplog, monkeypatch):
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
+    career = FakeCareer(fails={(A, n): ALWAYS for n in range(109)}, names=True)
+    rows = [row.replace(key=key and key % row.offset) for row in records(A, *range(109))]
     with caplog.at_level(logging.WARNING), pytest.raises(Bad):
-        a_handler(career, ending()).work(keyed(keys), open_term(7))
+        a_handler(career, ending()).work(Batch({A: rows}), open_term(7))
     assert career.committed == {A: 100}
     assert "records=t-0@100 most_in_a_row=100" in caplog.text
 
 
 # -- A record to be tried again later: its partition rests, the others go on
 
-ALWAYS = 1000
 LATER = retry(2, backoff_s=0.5, then="skip")
 
 
@@ -172,7 +109,7 @@ def resting(
     return a_handler(career, on_error, rest=rest, **more).work
 
 
-def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again() -> None:
+def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again():
     career, term = FakeCareer(fails={(A, 1): 2}, names=True), open_term(7)
     work = resting(career)
     assert work(a_batch(A=[0, 1, 2], B=[0, 1]), term)
@@ -187,7 +124,7 @@ def test_the_others_go_on_and_the_culprit_is_tried_when_it_is_handed_out_again()
     ]
 
 
-def test_attempts_are_counted_over_all_batches() -> None:
+def test_attempts_are_counted_over_all_batches():
     career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
     work = resting(career)
     for _ in range(3):
@@ -196,20 +133,19 @@ def test_attempts_are_counted_over_all_batches() -> None:
     assert career.log.count("handle A0") == 2
 
 
-def test_attempts_are_counted_however_the_batch_came_together_and_in_the_term_only() -> None:
+def test_attempts_are_counted_however_the_batch_came_together_and_in_the_term_only():
     career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
     work, positions = resting(career), Positions({A: 0, B: 0})
     assert work(a_batch(A=[0]), term)
     positions.parts += [a_batch(A=[0]), a_batch(A=[1], B=[0])]  # both are handed out again
     batch = positions.in_hand
-    assert batch is not None
     assert work(batch, term)
     assert career.log[-4:] == ["handle A0", "rest A 1", "handle B0", "commit B=1"]
     assert work(a_batch(A=[0]), open_term(8))
     assert career.log[-1] == "rest A 0.5"
 
 
-def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again() -> None:
+def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again():
     career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
     work = resting(career, batches="partition")
     assert work(a_batch(A=[0, 1], B=[0]), term)
@@ -220,7 +156,7 @@ def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried
     ]
 
 
-def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
+def test_offsets_that_somebody_has_moved_are_begun_from_scratch():
     career, term = FakeCareer(fails={(A, 0): 1}, names=True), open_term(7)
     work = resting(career)
     work(a_batch(A=[0, 1]), term)
@@ -229,9 +165,7 @@ def test_offsets_that_somebody_has_moved_are_begun_from_scratch() -> None:
 
 
 @pytest.mark.parametrize("why", ["short", "several partitions", "at most once", "marked"])
-def test_all_wait_where_the_partition_cannot_rest_alone(
-    why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_wait_where_the_partition_cannot_rest_alone(why, monkeypatch):
     monkeypatch.setattr(batch_handler, "REST_FROM_S", 0.02)
     backoff_s = 0.01 if why == "short" else 0.02
     career = FakeCareer(fails={(A, 0): 1}, names=why != "several partitions")
@@ -262,9 +196,7 @@ async def both(*_given: Any) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("method", KafkaLeaderCareer._called)
 @pytest.mark.parametrize("written", [coroutine, generator, both])
-def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
-    method: str, written: Callable[..., Any]
-) -> None:
+def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method, written):
     kind = type("Wrong", (Sums,), {method: written})
     with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
         dressed(kind)._declared()
@@ -273,18 +205,14 @@ def test_no_method_of_a_career_may_leave_its_work_undone_when_called(
 @pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
 @pytest.mark.parametrize("hidden", [coroutine, generator, both, Future])
 def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
-    hidden: Callable[..., Any], on_error: Any
-) -> None:
+    hidden, on_error
+):
     career = FakeCareer()
-    career.handle = lambda _records, _term: hidden()  # type: ignore[method-assign]
+    career.handle = lambda _records, _term: hidden()
     with pytest.raises(NotAPlainFunction, match="handle returned"):
         a_handler(career, on_error).work(a_batch(A=[0, 1]), open_term(7))
     assert career.committed == {}
     assert career.log == []
-
-
-def _lines(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(each.getMessage() for each in caplog.records)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -292,9 +220,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> str:
 @pytest.mark.parametrize(
     ("names", "place"), [(True, "records=t-0@1 "), (False, "records=t-0@0..t-0@1 ")]
 )
-def test_the_log_names_what_failed_where_the_error_is_raised(
-    names: bool, place: str, undoes: bool, workers: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_names_what_failed_where_the_error_is_raised(names, place, undoes, workers, caplog):
     career = FakeCareer(fails={(A, 1): 1}, names=names, undoes=undoes)
     with (
         closing(a_handler(career, workers=workers, batches="partition")) as handler,
@@ -302,4 +228,4 @@ def test_the_log_names_what_failed_where_the_error_is_raised(
         pytest.raises(Bad, match="A1"),
     ):
         handler.work(a_batch(A=[0, 1], B=[5]), open_term(7))
-    assert place in _lines(caplog)
+    assert place in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import confluent_kafka
 import pytest
@@ -21,14 +22,14 @@ from leaderq.kafka.record import Partition
 from leaderq.term import Reason
 
 
-def test_a_gate_that_is_shut_refuses_although_the_lease_lasts() -> None:
+def test_a_gate_that_is_shut_refuses_although_the_lease_lasts():
     gate = JoinGate(open_term(7))
     gate.is_shut = True
     with pytest.raises(Deposed):
         gate()
 
 
-def test_the_gate_refuses_when_the_term_is_over() -> None:
+def test_the_gate_refuses_when_the_term_is_over():
     over = open_term(7)
     gate = JoinGate(over)
     over.wind_up(Reason.LEASE)
@@ -37,7 +38,7 @@ def test_the_gate_refuses_when_the_term_is_over() -> None:
         gate()
 
 
-def test_the_assignor_that_is_asked_before_each_join_asks_the_gate() -> None:
+def test_the_assignor_that_is_asked_before_each_join_asks_the_gate():
     consumer = KafkaPythonConsumer(ConsumerSettings("nowhere:9092", ("t",), "g", "m"))
     assignor = consumer._assignor
     with pytest.raises(KafkaError, match="kept warm"):
@@ -64,8 +65,8 @@ def test_the_assignor_that_is_asked_before_each_join_asks_the_gate() -> None:
     ],
 )
 def test_it_is_asked_again_for_so_long_until_the_group_has_a_coordinator(
-    error: Exception, times: int, timeout_s: float, raised: type[Exception] | None
-) -> None:
+    error, times, timeout_s, raised
+):
     refusals = iter(range(times))
 
     def ask() -> str:
@@ -89,41 +90,26 @@ CODES = {confluent_kafka.KafkaError(code).name(): code for code in range(-200, -
 
 
 @pytest.mark.parametrize("name", ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_DESTROY_BROKER"])
-def test_a_broker_that_goes_passes_by_itself(name: str) -> None:
+def test_a_broker_that_goes_passes_by_itself(name):
     connection = ConfluentConnection("kafka:9092", KafkaSecurity())
     error = connection.error(confluent_kafka.KafkaError(CODES[name]), "committing")
     assert isinstance(error, KafkaAway)
 
 
-class ScriptedClient:
-    """librdkafka's consumer: returns ``messages`` one after the other, and answers a commit when
-    all of them are taken.
-    """
-
-    def __init__(self, messages: list[Any]) -> None:
-        self.messages = messages
-        self.consumer: Any = None
-
-    def assign(self, _partitions: list[Any]) -> None:
-        """Nothing is read."""
-
-    def commit(self, **_words: Any) -> None:
-        """Answered later."""
-
-    def consume(self, most: int, _wait_s: float) -> list[Any]:
-        taken, self.messages = self.messages[:most], self.messages[most:]
-        if not self.messages:
-            self.consumer._on_commit(None, [])
-        return taken
-
-
-def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a_commit() -> None:
+def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a_commit():
     where = Partition("t", 0)
     gone = confluent_kafka.KafkaError(CODES["_AUTO_OFFSET_RESET"])
     record = confluent_kafka.Message("t", 0, 4, b"k", b"v")
-    client = ScriptedClient([record, confluent_kafka.Message("t", 0, error=gone)])
-    client.consumer = consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
-    consumer._client, consumer._held = client, frozenset({where})
+    messages = [record, confluent_kafka.Message("t", 0, error=gone)]
+    consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
+
+    def consume(most: int, _wait_s: float) -> list[Any]:
+        taken, messages[:] = messages[:most], messages[most:]
+        if not messages:
+            consumer._on_commit(None, [])  # it is answered when all of them are taken
+        return taken
+
+    consumer._client, consumer._held = mock.Mock(consume=consume), frozenset({where})
     consumer.seek({where: 4})
     assert consumer.commit({where: 4}, "").done(60)
     with pytest.raises(OffsetOutOfRange):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import math
+import re
 import ssl
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,24 +43,15 @@ def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
 
 
 @pytest.mark.parametrize(
-    "number",
-    [
-        errno.ENOENT,
-        errno.EEXIST,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.ENOTEMPTY,
-        errno.ELOOP,
-    ],
+    "name", ["ENOENT", "EEXIST", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ENOTEMPTY", "ELOOP"]
 )
-def test_what_is_wrong_with_a_path_is_of_the_records_making(number: int) -> None:
-    assert not OnError().is_outage(OSError(number, "x"))
+def test_what_is_wrong_with_a_path_is_of_the_records_making(name):
+    assert not OnError().is_outage(OSError(getattr(errno, name), "x"))
     assert OnError().is_outage(OSError(errno.EHOSTUNREACH, "x"))
     assert OnError().is_outage(ssl.SSLCertVerificationError("x"))
 
 
-def test_what_the_user_says_decides_before_all_else() -> None:
+def test_what_the_user_says_decides_before_all_else():
     only = OnError(only=(KeyError,))
     assert (only.is_outage(KeyError()), only.is_outage(ValueError())) == (False, True)
     assert OnError(only=(OSError,), except_=(ConnectionError,)).is_outage(ConnectionError())
@@ -70,9 +63,7 @@ def test_what_the_user_says_decides_before_all_else() -> None:
     assert OnError(ask_user=lambda _: True).is_outage(ValueError())
 
 
-def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(caplog):
     def fail(_: Exception) -> bool:
         raise KeyError("boom")
 
@@ -82,10 +73,10 @@ def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(
     assert [one.getMessage()[:16] for one in caplog.records] == ["is_outage failed"] * 2
 
 
-def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none() -> None:
+def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none():
     def group(*errors: Exception) -> Exception:
         made = Exception("several")
-        made.exceptions = errors  # type: ignore[attr-defined]
+        made.exceptions = errors
         return made
 
     assert OnError().is_outage(group(ConnectionError(), ConnectionError()))
@@ -108,7 +99,7 @@ ABOUT_SERVERS = (
 
 
 @pytest.mark.parametrize("error", ABOUT_SERVERS, ids=lambda error: type(error).__name__)
-def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> None:
+def test_errors_about_servers_are_not_blamed_on_records(error):
     assert not is_about_records(error)
     for blamed in (ValueError(), all_errors.NodeExists("x"), KafkaError("x"), ProcessDied(2)):
         assert is_about_records(blamed)
@@ -117,15 +108,12 @@ def test_errors_about_servers_are_not_blamed_on_records(error: Exception) -> Non
     assert not is_about_records(UnitAbandoned())
 
 
-def test_errors_of_ours_hold_what_they_are_about() -> None:
+def test_errors_of_ours_hold_what_they_are_about():
     assert ProcessDied(3).times == 3
     assert str(ProcessDied(3)) == "the process died 3 times while handling this record"
     poison = PoisonRecord(record(), "odd")
-    assert (poison.record, poison.why, str(poison)) == (
-        record(),
-        "odd",
-        "the record at t-1@2 cannot be handled: odd",
-    )
+    assert (poison.record, poison.why) == (record(), "odd")
+    assert str(poison) == "the record at t-1@2 cannot be handled: odd"
     assert str(PoisonRecord(record())) == "the record at t-1@2 cannot be handled"
 
 
@@ -140,7 +128,7 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
         (skip(deaths=1), OnError(Ending.SKIP, deaths=1)),
         (dead_letter("x", deaths=1), OnError(Ending.DEAD_LETTER, "x", deaths=1)),
         (
-            retry(3, 1, dead_letter("x", 4), except_=[OSError], is_outage=bool),  # type: ignore[arg-type]
+            retry(3, 1, dead_letter("x", 4), except_=[OSError], is_outage=bool),
             OnError(Ending.DEAD_LETTER, "x", 3, 1.0, 4, (OSError,), bool),
         ),
         (retry(1, 2.0), OnError(retries=1, backoff_s=2.0)),
@@ -156,11 +144,11 @@ def test_errors_of_ours_hold_what_they_are_about() -> None:
             retry(2, then=skip(only=KeyError)),
             OnError(Ending.SKIP, None, 2, only=(KeyError,), deaths=3),
         ),
-        (dead_letter(only=[KeyError]), OnError(Ending.DEAD_LETTER, deaths=3, only=(KeyError,))),  # type: ignore[arg-type]
+        (dead_letter(only=[KeyError]), OnError(Ending.DEAD_LETTER, deaths=3, only=(KeyError,))),
         (retry(1, 0.0, "skip", is_outage=bool), OnError(Ending.SKIP, None, 1, 0.0, 3, (), bool)),
     ],
 )
-def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
+def test_a_policy_is_what_was_asked_for(given, expected):
     assert policy(given, "C") == expected
 
 
@@ -176,15 +164,11 @@ def test_a_policy_is_what_was_asked_for(given: Any, expected: OnError) -> None:
         (retry, "call it: retry(3)"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong: Any, says: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
+    with pytest.raises(ConfigurationError, match=f"on_error of C.*{re.escape(says)}"):
         policy(wrong, "C")
-    (problem,) = refused.value.problems
-    assert says in problem
-    assert "on_error of C" in problem
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=r"^'then' of retry is "):
         retry(1, then=wrong)
-    assert str(refused.value).startswith("'then' of retry is ")
 
 
 @pytest.mark.parametrize(
@@ -192,52 +176,50 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong: Any, sa
     [
         (lambda: retry(0), "retry: n=0: give 1 or more"),
         (lambda: retry(True), "retry: n=True"),
-        (lambda: retry(1.5), "retry: n=1.5"),  # type: ignore[arg-type]
+        (lambda: retry(1.5), "retry: n=1.5"),
         (lambda: retry(1, -0.1), "retry: backoff_s=-0.1: give a number of seconds"),
         (lambda: retry(1, True), "backoff_s=True"),
         (lambda: retry(1, math.nan), "backoff_s=nan"),
+        (lambda: retry(1, timedelta(seconds=1)), "backoff_s=datetime.timedelta(seconds=1)"),
         (lambda: retry(1, then=retry(2)), "give one retry more attempts"),
         (lambda: retry(1, then=skip(except_=KeyError), except_=KeyError), "write it once"),
         (lambda: retry(1, then=skip(is_outage=bool), is_outage=bool), "write it once"),
-        (lambda: skip(is_outage=KeyError("x")), "skip: is_outage is"),  # type: ignore[arg-type]
+        (lambda: skip(is_outage=KeyError("x")), "skip: is_outage is"),
         (lambda: skip(0), "skip: deaths=0"),
         (lambda: retry(1, then=skip(only=KeyError), only=ValueError), "write it once"),
-        (lambda: retry(1, only=int), "retry: only=<class 'int'>: give a class of errors"),  # type: ignore[arg-type]
-        (lambda: skip(only="ValueError"), "skip: only='ValueError'"),  # type: ignore[arg-type]
-        (lambda: dead_letter(only=(KeyError, int)), "dead_letter: only="),  # type: ignore[arg-type]
-        (lambda: skip(except_=5), "skip: except_=5"),  # type: ignore[arg-type]
-        (lambda: skip(except_=(KeyError, int)), "skip: except_="),  # type: ignore[arg-type]
-        (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),  # type: ignore[arg-type]
+        (lambda: retry(1, only=int), "retry: only=<class 'int'>: give a class of errors"),
+        (lambda: skip(only="ValueError"), "skip: only='ValueError'"),
+        (lambda: dead_letter(only=(KeyError, int)), "dead_letter: only="),
+        (lambda: skip(except_=5), "skip: except_=5"),
+        (lambda: skip(except_=(KeyError, int)), "skip: except_="),
+        (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),
         (lambda: dead_letter(deaths=0), "dead_letter: deaths=0"),
-        (lambda: dead_letter(deaths=None), "dead_letter: deaths=None"),  # type: ignore[arg-type]
+        (lambda: dead_letter(deaths=None), "dead_letter: deaths=None"),
         *(
             (lambda topic=topic: dead_letter(topic), "give the name of a topic")
             for topic in ("", "..", "a b", "a" * 250, b"x")
         ),
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_where_it_is_written(call: Any, says: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+def test_a_policy_that_cannot_be_is_refused_where_it_is_written(call, says):
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
         call()
-    (problem,) = refused.value.problems
-    assert says in problem
 
 
-def test_the_rest_of_a_policy_is_as_documented() -> None:
+def test_the_rest_of_a_policy_is_as_documented():
     assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
-    assert [each.holds_up for each in (OnError(), skip(), dead_letter(), retry(1))] == [
-        *(False, True, True, True)
-    ]
+    holds_up = [each.holds_up for each in (OnError(), skip(), dead_letter(), retry(1))]
+    assert holds_up == [False, True, True, True]
 
 
-def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers() -> None:
+def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers():
     assert OnError().letters_topic("c") is None
     assert OnError(Ending.SKIP, "x").letters_topic("c") is None
     assert OnError(Ending.DEAD_LETTER).letters_topic("c") == "c-dead"
     assert OnError(Ending.DEAD_LETTER, "x").letters_topic("c") == "x"
 
 
-def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
+def test_attempts_back_off_twice_as_long_each_time_and_then_end():
     found = OnError(Ending.SKIP, retries=3, backoff_s=10.0)
     pauses = [found.decision(attempts) for attempts in range(1, 5)]
     assert pauses == [RetryAfter(10.0), RetryAfter(20.0), RetryAfter(30.0), Ending.SKIP]
@@ -247,19 +229,18 @@ def test_attempts_back_off_twice_as_long_each_time_and_then_end() -> None:
     assert Ending.DEAD_LETTER.passes_over
 
 
-def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_over() -> None:
+def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_over():
     death, three = SystemExit(1), skip(deaths=3)
     assert OnError(retries=9).decision(1, death) is Ending.RAISE
-    assert [three.decision(times, death) for times in (1, 2, 3)] == [
-        *(RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP)
-    ]
+    found = [three.decision(times, death) for times in (1, 2, 3)]
+    assert found == [RetryAfter(0.5), RetryAfter(1.0), Ending.SKIP]
     assert three.decision(1, ValueError()) is Ending.SKIP
 
 
 # -- hold-ups --------------------------------------------------------------------------------------
 
 
-def test_a_hold_up_lasts_five_minutes_and_begins_again_after() -> None:
+def test_a_hold_up_lasts_five_minutes_and_begins_again_after():
     assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW, on_error.DEATHS) == (300.0, 100, 3)
     found = OnError(backoff_s=1.0)
     hold_ups = HoldUps(found)
@@ -276,9 +257,7 @@ def test_a_hold_up_lasts_five_minutes_and_begins_again_after() -> None:
     assert hold_ups.decision(400.0) == HoldUp(1.0, 0.0)
 
 
-def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(monkeypatch):
     monkeypatch.setattr(on_error, "MOST_IN_A_ROW", 2)
     hold_ups = HoldUps(OnError(Ending.SKIP))
     error = KeyError()

@@ -19,12 +19,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from failing import failing_at
 from fake_career import A, FakeCareer, a_batch, a_handler, open_term, records
 from rude_servers import CUT_OFF, NONSENSE, ROUND_AND_ROUND, answering, closed_port, http
 
 from leaderq import errors
 from leaderq.errors import Deposed, Reason
-from leaderq.kafka import PoisonRecord, dead_letter, retry, skip
+from leaderq.kafka import dead_letter, retry, skip
 from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.handling.outages import is_outage
@@ -38,6 +39,11 @@ def lib(name: str) -> Any:
     return pytest.importorskip(name, reason=f"needs {name}: pip install leaderq[errors]")
 
 
+def error(module: str, kind: str, *words: Any) -> Make:
+    """One that is made by hand, as its library makes it."""
+    return lambda: getattr(lib(module), kind)(*words)
+
+
 def raised(make: Make) -> BaseException:
     """The error that ``make`` raises or returns."""
     try:
@@ -45,6 +51,17 @@ def raised(make: Make) -> BaseException:
     except Exception as exc:
         return exc
     assert isinstance(made, Exception), f"nothing was raised, but {made!r} returned"
+    return made
+
+
+def since_311(make: Make) -> Make:
+    """Codes of errors of sqlite3, and task groups, came with Python 3.11."""
+
+    def made() -> object:
+        if sys.version_info < (3, 11):
+            pytest.skip("it came with Python 3.11")
+        return make()
+
     return made
 
 
@@ -129,9 +146,8 @@ ABOUT_RECORDS |= {
 }
 
 
-def patient(get: Callable[..., object]) -> Make:
-    retries = lib("urllib3").Retry(1, status_forcelist=[503], backoff_factor=0)
-    return told(get, http(503), retries=retries)
+def patiently(get: Callable[..., object], url: str) -> object:
+    return get(url, retries=lib("urllib3").Retry(1, status_forcelist=[503], backoff_factor=0))
 
 
 def _adapted(url: str, retries: Any) -> object:
@@ -141,77 +157,40 @@ def _adapted(url: str, retries: Any) -> object:
         return session.get(url, timeout=5)
 
 
-OUTAGES["urllib3: 503 again and again"] = lambda: patient(by_urllib3)()
-OUTAGES["requests: 503 again and again"] = lambda: patient(_adapted)()
+OUTAGES["urllib3: 503 again and again"] = told(partial(patiently, by_urllib3), http(503))
+OUTAGES["requests: 503 again and again"] = told(partial(patiently, _adapted), http(503))
 
 
 # -- databases -------------------------------------------------------------------------------------
 
 
-def by_psycopg(state: str) -> Make:
-    return lambda: lib("psycopg").errors.lookup(state)("as the server says it")
-
-
-def by_asyncpg(state: str) -> Make:
-    said = {"C": state, "M": "as the server says it", "S": "ERROR", "V": "ERROR"}
-    return lambda: lib("asyncpg").PostgresError.new(said)
-
-
-STATES = {
-    "08006": "connection failure",
-    "25006": "read only after a fail-over",
-    "28P01": "password",
-    "40001": "serialization failure",
-    "40P01": "deadlock",
-    "42501": "no privilege",
-    "42P01": "no such table",
-    "53300": "too many connections",
-    "55P03": "lock not available",
-    "57014": "statement timeout",
-    "57P03": "starting up",
-    "58030": "input or output",
-}
-RECORDS_STATES = {
-    "22P02": "invalid text",
-    "22001": "too long",
-    "23505": "unique",
-    "23503": "foreign key",
-    "42601": "syntax",
-    "54000": "too complex",
-    "P0001": "raised by a trigger",
-}
-for library, make in {"psycopg": by_psycopg, "asyncpg": by_asyncpg}.items():
-    OUTAGES |= {f"{library}: {what}": make(state) for state, what in STATES.items()}
-    ABOUT_RECORDS |= {f"{library}: {what}": make(state) for state, what in RECORDS_STATES.items()}
-
-
-def _asyncpg_refused() -> object:
-    connect = lib("asyncpg").connect
-    return asyncio.run(connect(host="127.0.0.1", port=closed_port(), user="x", timeout=5))
-
-
-def _asyncpg_argument() -> object:
-    exceptions = lib("asyncpg").exceptions
-    return exceptions.DataError("invalid input for query argument $1: 'x'")
-
-
+STATES = """
+    08006 connection failure, 25006 read only after a fail-over, 28P01 password,
+    40001 serialization failure, 40P01 deadlock, 42501 no privilege, 42P01 no such table,
+    53300 too many connections, 55P03 lock not available, 57014 statement timeout,
+    57P03 starting up, 58030 input or output
+"""
+RECORDS_STATES = """
+    22P02 invalid text, 22001 too long, 23505 unique, 23503 foreign key, 42601 syntax,
+    54000 too complex, P0001 raised by a trigger
+"""
+for told_of, states in ((OUTAGES, STATES), (ABOUT_RECORDS, RECORDS_STATES)):
+    for state, what in (each.strip().split(" ", 1) for each in states.split(",")):
+        said = {"C": state, "M": "as the server says it", "S": "ERROR", "V": "ERROR"}
+        told_of[f"psycopg: {what}"] = lambda state=state: lib("psycopg").errors.lookup(state)("x")
+        told_of[f"asyncpg: {what}"] = lambda said=said: lib("asyncpg").PostgresError.new(said)
 OUTAGES |= {
     "psycopg: connection refused": lambda: lib("psycopg").connect(
         f"host=127.0.0.1 port={closed_port()} user=x connect_timeout=5"
     ),
-    "asyncpg: connection refused": _asyncpg_refused,
-    "asyncpg: connection closed": lambda: lib("asyncpg").InterfaceError("connection is closed"),
+    "asyncpg: connection refused": lambda: asyncio.run(
+        lib("asyncpg").connect(host="127.0.0.1", port=closed_port(), user="x", timeout=5)
+    ),
+    "asyncpg: connection closed": error("asyncpg", "InterfaceError", "connection is closed"),
 }
-ABOUT_RECORDS["asyncpg: argument of a wrong type"] = _asyncpg_argument
-
-
-def _malformed(make: Make) -> Make:
-    def made() -> object:
-        if sys.version_info < (3, 11):
-            pytest.skip("sqlite3 tells its error codes since Python 3.11")
-        return make()
-
-    return made
+ABOUT_RECORDS["asyncpg: argument of a wrong type"] = error(
+    "asyncpg.exceptions", "DataError", "invalid input for query argument $1: 'x'"
+)
 
 
 def in_sqlite(*statements: str, path: str = ":memory:", **more: Any) -> object:
@@ -237,7 +216,7 @@ OUTAGES |= {
     "sqlite3: read only": partial(in_sqlite, "PRAGMA query_only=1", "CREATE TABLE t (a)"),
 }
 ABOUT_RECORDS |= {
-    "sqlite3: malformed JSON": _malformed(partial(in_sqlite, "SELECT json('no')")),
+    "sqlite3: malformed JSON": since_311(partial(in_sqlite, "SELECT json('no')")),
     "sqlite3: unique": partial(
         in_sqlite, "CREATE TABLE t (a UNIQUE)", *["INSERT INTO t VALUES (1)"] * 2
     ),
@@ -245,23 +224,13 @@ ABOUT_RECORDS |= {
 
 
 def by_sqlalchemy(statement: str, url: str = "sqlite://") -> object:
+    """Without a statement: a second connection, of a pool that has one."""
     sqlalchemy = lib("sqlalchemy")
-    engine = sqlalchemy.create_engine(url)
+    limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.01}
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.QueuePool, **limits)
     try:
         with engine.connect() as connection:
-            return connection.execute(sqlalchemy.text(statement))
-    finally:
-        engine.dispose()
-
-
-def _pool_used_up() -> object:
-    sqlalchemy = lib("sqlalchemy")
-    kind = sqlalchemy.pool.QueuePool
-    limits = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.01}
-    engine = sqlalchemy.create_engine("sqlite://", poolclass=kind, **limits)
-    try:
-        with engine.connect():
-            return engine.connect()
+            return connection.execute(sqlalchemy.text(statement)) if statement else engine.connect()
     finally:
         engine.dispose()
 
@@ -270,21 +239,17 @@ OUTAGES |= {
     "SQLAlchemy: connection refused": lambda: by_sqlalchemy(
         "SELECT 1", f"postgresql+psycopg://x@127.0.0.1:{closed_port()}/x"
     ),
-    "SQLAlchemy: pool used up": _pool_used_up,
+    "SQLAlchemy: pool used up": partial(by_sqlalchemy, ""),
 }
-ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = _malformed(
-    partial(by_sqlalchemy, "SELECT json('no')")
-)
+ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = since_311(partial(by_sqlalchemy, "SELECT json('no')"))
 
 
-def mongo(kind: str, *words: Any) -> Make:
-    return lambda: getattr(lib("pymongo").errors, kind)(*words)
+mongo = partial(error, "pymongo.errors")
 
 
 def _mongo_away() -> object:
-    with lib("pymongo").MongoClient(
-        "127.0.0.1", closed_port(), serverSelectionTimeoutMS=50
-    ) as client:
+    connect = lib("pymongo").MongoClient
+    with connect("127.0.0.1", closed_port(), serverSelectionTimeoutMS=50) as client:
         return client.admin.command("ping")
 
 
@@ -329,8 +294,7 @@ ABOUT_RECORDS |= {
 # -- brokers and clouds ----------------------------------------------------------------------------
 
 
-def pika(kind: str, *words: Any) -> Make:
-    return lambda: getattr(lib("pika").exceptions, kind)(*words)
+pika = partial(error, "pika.exceptions")
 
 
 def _pika_refused() -> object:
@@ -371,7 +335,7 @@ OUTAGES |= {
     "botocore: throttled": aws(400, "ThrottlingException"),
     "botocore: throughput": aws(400, "ProvisionedThroughputExceededException"),
     "botocore: 500": aws(500, "InternalServerError"),
-    "botocore: no credentials": lambda: lib("botocore.exceptions").NoCredentialsError(),
+    "botocore: no credentials": error("botocore.exceptions", "NoCredentialsError"),
 }
 ABOUT_RECORDS |= {
     "botocore: validation": aws(400, "ValidationException"),
@@ -426,15 +390,13 @@ def confluent(name: str) -> Make:
     return make
 
 
-def _confluent_away() -> object:
+def without_broker(**more: Any) -> Any:
     settings = {"bootstrap.servers": f"127.0.0.1:{closed_port()}", "log_level": 0}
-    return lib("confluent_kafka").Producer(settings).list_topics(timeout=0.3)
+    return lib("confluent_kafka").Producer({**settings, **more})
 
 
 def _confluent_queue() -> object:
-    settings = {"bootstrap.servers": f"127.0.0.1:{closed_port()}", "log_level": 0}
-    more = {"queue.buffering.max.messages": 1, "message.timeout.ms": 10}
-    producer = lib("confluent_kafka").Producer({**settings, **more})
+    producer = without_broker(**{"queue.buffering.max.messages": 1, "message.timeout.ms": 10})
     try:
         for _ in range(2):
             producer.produce("t", b"x")
@@ -445,13 +407,12 @@ def _confluent_queue() -> object:
 
 
 def by_registry(url: str) -> object:
-    registry = lib("confluent_kafka.schema_registry")
-    client = registry.SchemaRegistryClient({"url": url, "max.retries": 0})
-    return client.get_schema(7)
+    client = lib("confluent_kafka.schema_registry").SchemaRegistryClient
+    return client({"url": url, "max.retries": 0}).get_schema(7)
 
 
 OUTAGES |= {
-    "confluent-kafka: no broker": _confluent_away,
+    "confluent-kafka: no broker": lambda: without_broker().list_topics(timeout=0.3),
     "confluent-kafka: queue full": _confluent_queue,
     "confluent-kafka: message timed out": confluent("_MSG_TIMED_OUT"),
     "confluent-kafka: too few replicas": confluent("NOT_ENOUGH_REPLICAS"),
@@ -476,10 +437,8 @@ ABOUT_RECORDS["smtplib: no such mailbox"] = lambda: smtplib.SMTPDataError(550, b
 
 
 def chain(error: Exception, cause: BaseException) -> Make:
-    def make() -> object:
-        raise error from cause
-
-    return make
+    error.__cause__ = cause
+    return lambda: error
 
 
 def task_group(*makes: Make) -> Make:
@@ -487,16 +446,11 @@ def task_group(*makes: Make) -> Make:
         raise raised(make)
 
     async def all_at_once() -> None:
-        async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+        async with asyncio.TaskGroup() as group:
             for each in makes:
                 group.create_task(work(each))
 
-    def make() -> object:
-        if sys.version_info < (3, 11):
-            pytest.skip("asyncio.TaskGroup came with Python 3.11")
-        return asyncio.run(all_at_once())
-
-    return make
+    return since_311(lambda: asyncio.run(all_at_once()))
 
 
 HTTP_422 = told(by_urllib, http(422))
@@ -518,30 +472,21 @@ ABOUT_RECORDS |= {
 
 
 @pytest.mark.parametrize("what", OUTAGES)
-def test_an_outage(what: str) -> None:
-    error = raised(OUTAGES[what])
-    assert is_outage(error), repr(error)
+def test_an_outage(what):
+    assert is_outage(found := raised(OUTAGES[what])), repr(found)
 
 
 @pytest.mark.parametrize("what", ABOUT_RECORDS)
-def test_the_fault_of_the_record(what: str) -> None:
-    error = raised(ABOUT_RECORDS[what])
-    assert not is_outage(error), repr(error)
+def test_the_fault_of_the_record(what):
+    assert not is_outage(found := raised(ABOUT_RECORDS[what])), repr(found)
 
 
 # -- what follows from it --------------------------------------------------------------------------
 
 
-def fails_once_with(make: Make) -> Callable[[object], None]:
-    """A handler that fails at record 1 of partition A as ``make`` does, twice, if it is called."""
-    left = [raised(make), raised(make)]
-
-    def handle(handed: Any) -> None:
-        for record in handed:
-            if left and record.topic_partition == A and record.offset == 1:
-                raise PoisonRecord(record) from left.pop()
-
-    return handle
+def failing_as(make: Make) -> Any:
+    """Twice, if it is called."""
+    return failing_at([raised(make), raised(make)], names=True)
 
 
 @pytest.mark.parametrize(
@@ -560,26 +505,26 @@ def fails_once_with(make: Make) -> Callable[[object], None]:
     ],
 )
 def test_an_outage_holds_up_and_a_fault_of_the_record_makes_a_letter(
-    on_error: Any, make: Make, letters: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    on_error, make, letters, monkeypatch
+):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
     career = FakeCareer()
-    career.before_handle = fails_once_with(make)
+    career.before_handle = failing_as(make)
     assert a_handler(career, on_error).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 3}
     assert len(career.letters) == letters
 
 
-def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record() -> None:
+def test_the_end_of_a_term_within_a_task_group_is_not_blamed_on_a_record():
     deposed = Deposed(term=7, reason=Reason.LEASE)
     career = FakeCareer()
-    career.before_handle = fails_once_with(task_group(KeyError, lambda: deposed))
+    career.before_handle = failing_as(task_group(KeyError, lambda: deposed))
     with pytest.raises(Deposed):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.letters == []
 
 
-def test_a_group_of_errors_is_told_by_its_first() -> None:
+def test_a_group_of_errors_is_told_by_its_first():
     error = raised(task_group(lambda: KeyError("x"), lambda: ValueError("y")))
     assert errors.told(error) == "KeyError: 'x' (and 1 more)"
     letter = new_dead_letter(records(A, 1)[0], error, 1, 7, "c", 0)

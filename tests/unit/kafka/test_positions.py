@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -34,66 +35,65 @@ def rows(where: Partition, *offsets: int) -> list[Record]:
     return [Record(where.topic, where.number, at, 0, None, b"") for at in offsets]
 
 
-@pytest.mark.parametrize("policy", [None, "earliest", "latest", "none"])
-def test_a_partition_added_to_a_topic_that_is_read_begins_at_its_first_record(
-    policy: str | None,
-) -> None:
-    assert starts(policy, [B], [A], FIRST, LAST) == {B: 4}
+NO_END = (None, "latest", "none")
+ENDS = ((None, 5), ("earliest", 5), ("latest", 50))
+STARTS = [
+    # a partition added to a topic that is read begins at its first record
+    *((policy, [B], [A], None, {B: 4}) for policy in (None, "earliest", "latest", "none")),
+    # a new topic begins where the policy says
+    *((policy, [B, C], [A], None, {B: 4, C: at}) for policy, at in ENDS),
+    *((policy, [C], [], None, {C: at}) for policy, at in ENDS),
+    # or at a time, where that is said and there is a record as late, and an added one does not
+    *((policy, [B, C], [A], {B: 20, C: 30}, {B: 4, C: 30}) for policy in NO_END),
+    *((policy, [C], [], {C: 2}, {C: 5}) for policy in NO_END),
+    *((policy, [C], [], {}, {C: 5}) for policy in NO_END),
+]
 
 
-@pytest.mark.parametrize(("policy", "at"), [(None, 5), ("earliest", 5), ("latest", 50)])
-def test_a_new_topic_begins_where_the_policy_says(policy: str | None, at: int) -> None:
-    assert starts(policy, [B, C], [A], FIRST, LAST) == {B: 4, C: at}
-    assert starts(policy, [C], [], FIRST, LAST) == {C: at}
+@pytest.mark.parametrize(("policy", "new", "known", "found", "begins"), STARTS)
+def test_where_reading_begins(policy, new, known, found, begins):
+    at_a_time = None if found is None else lambda: found
+    assert starts(policy, new, known, FIRST, LAST, at_a_time) == begins
 
 
-def test_without_an_offset_and_with_none_as_the_policy_nothing_begins() -> None:
+def test_where_only_partitions_were_added_nobody_asks_what_is_there_at_a_time():
+    ask = mock.Mock()
+    assert starts("latest", [B], [A], FIRST, LAST, ask) == {B: 4}
+    ask.assert_not_called()
+
+
+def test_without_an_offset_and_with_none_as_the_policy_nothing_begins():
     with pytest.raises(KafkaError, match="no offset for t-1, u-0"):
         starts("none", [C, B], [], FIRST, LAST)
     assert starts("none", [], [], FIRST, LAST) == {}
 
 
-def test_only_a_policy_that_names_an_end_of_the_log_lets_a_position_be_reset() -> None:
+def test_only_a_policy_that_names_an_end_of_the_log_lets_a_position_be_reset():
     policies = (None, "none", "earliest", "latest")
     assert [may_reset(policy) for policy in policies] == [False, False, True, True]
-
-
-@pytest.mark.parametrize("policy", [None, "latest", "none"])
-def test_a_new_topic_begins_at_a_time_where_that_is_said_and_an_added_partition_does_not(
-    policy: str | None,
-) -> None:
-    found = {B: 20, C: 30}
-    assert starts(policy, [B, C], [A], FIRST, LAST, lambda: found) == {B: 4, C: 30}
-    assert starts(policy, [C], [], FIRST, LAST, lambda: {C: 2}) == {C: 5}
-    assert starts(policy, [C], [], FIRST, LAST, dict) == {C: 5}
-    asked: list[int] = []
-    assert starts(policy, [B], [A], FIRST, LAST, lambda: asked.append(1) or found) == {B: 4}
-    assert not asked
 
 
 @pytest.mark.parametrize(
     ("position", "is_gone"), [(2, True), (3, False), (10, False), (30, False), (31, True)]
 )
-def test_a_position_is_gone_that_lies_before_the_log_or_past_its_end(
-    position: int, is_gone: bool
-) -> None:
+def test_a_position_is_gone_that_lies_before_the_log_or_past_its_end(position, is_gone):
     positions = {A: position, Partition("other", 0): 7}
     for policy, to in (("earliest", 3), ("latest", 30), (None, 3)):
         assert resets(policy, positions, (), (), FIRST, LAST) == ({A: to} if is_gone else {})
 
 
-def test_a_topic_made_again_and_a_log_cut_off_reset_what_lies_within() -> None:
+def test_a_topic_made_again_and_a_log_cut_off_reset_what_lies_within():
     positions = {A: 10, B: 10, C: 10}
     assert resets("earliest", positions, ["t"], (), FIRST, LAST) == {A: 3, B: 4}
     assert resets("latest", positions, (), [C], FIRST, LAST) == {C: 50}
 
 
-def test_topics_whose_ids_changed_were_made_again() -> None:
+def test_topics_whose_ids_changed_were_made_again():
     assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9"}) == {"b"}
     assert recreated({}, {"a": "1"}) == frozenset()
 
 
-def test_an_offset_that_was_reached_is_gone_only_if_it_lies_behind_the_first() -> None:
+def test_an_offset_that_was_reached_is_gone_only_if_it_lies_behind_the_first():
     assert forgotten({"t-0": 4}, [A, B], (), FIRST) == {A: 4}
     assert forgotten({"t-0": 3, "t-1": 0}, [A, B], (), FIRST) == {}
     assert forgotten({"t-0": 4}, [A], ["t"], FIRST) == {}
@@ -107,9 +107,7 @@ OFFSETS = st.integers(0, 9)
     st.dictionaries(st.sampled_from([A, B, C]), st.sets(OFFSETS, min_size=1), min_size=1),
     st.tuples(OFFSETS, OFFSETS, OFFSETS),
 )
-def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
-    parts: dict[Partition, set[int]], at: tuple[int, int, int]
-) -> None:
+def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(parts, at):
     committed = dict(zip((A, B, C), at, strict=True))
     left = {
         where: rows(where, *sorted(each for each in offsets if each >= committed[where]))
@@ -120,12 +118,11 @@ def test_the_rest_of_a_batch_is_what_lies_behind_the_committed_offsets(
     assert found == {where: each for where, each in left.items() if each}
 
 
-def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
+def test_a_batch_of_which_nothing_is_committed_is_the_same_batch():
     whole = Batch({A: rows(A, 5, 6), B: rows(B, 8)})
     assert rest_of(whole, {A: 5, B: 8}) is whole
     assert rest_of(whole, {A: 4, B: 8}) is whole
     part = rest_of(whole, {A: 6, B: 8})
-    assert part is not None
     assert part is not whole
     assert [row.offset for row in part.records[A]] == [6]
 
@@ -141,11 +138,8 @@ def test_a_batch_of_which_nothing_is_committed_is_the_same_batch() -> None:
     ],
 )
 def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_moved_it(
-    stored: dict[Partition, int],
-    own: dict[Partition, int],
-    moved: set[Partition],
-    handed: dict[Partition, int],
-) -> None:
+    stored, own, moved, handed
+):
     positions = Positions({A: 10, B: 0})
     positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 4)}))
     assert positions.resume(stored, set(stored), own) == moved
@@ -154,7 +148,7 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     assert positions.in_hand is not None or positions.committed == handed
 
 
-def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
+def test_what_is_handed_out_beside_a_batch_is_one_with_it():
     positions = Positions({A: 10, B: 0, C: 4})
     positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 0)}))
     positions.parts.append(Batch({A: rows(A, 15), C: rows(C, 4)}))
@@ -167,7 +161,7 @@ def test_what_is_handed_out_beside_a_batch_is_one_with_it() -> None:
     assert positions.handed == positions.committed == {A: 11, B: 1, C: 4}
 
 
-def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None:
+def test_positions_of_others_are_not_taken_over_and_new_ones_are_added():
     given_ = {A: 1}
     positions = Positions(given_)
     positions.advance({A: 4, B: 9})
@@ -185,7 +179,7 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added() -> None
     assert (positions.committed, positions.in_hand) == ({A: 6, B: 3}, None)
 
 
-def test_a_partition_that_rests_is_given_up_and_read_again_in_time() -> None:
+def test_a_partition_that_rests_is_given_up_and_read_again_in_time():
     positions = Positions({A: 5, B: 7})
     positions.parts.append(Batch({A: rows(A, 5), B: rows(B, 7)}))
     positions.rest(A, 10.0)
@@ -202,94 +196,76 @@ def test_a_partition_that_rests_is_given_up_and_read_again_in_time() -> None:
 
 # -- what a consumer does with the batch in hand when the store was asked again, and with
 
-CLICKS = Partition("t", 0)
 ANY: Any = None
-
-
-class Consumer(SimpleNamespace):
-    def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {CLICKS: 0}
-
-    def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {CLICKS: 3}
+CONSUMER: Any = SimpleNamespace(start_offsets=lambda _: {A: 0}, end_offsets=lambda _: {A: 3})
 
 
 def consumer_of(*, in_hand: bool = True, start: str | None = "earliest") -> Any:
-    positions, commits = Positions({CLICKS: 5}), OffsetCommits(ANY, ANY)
+    positions, commits = Positions({A: 5}), OffsetCommits(ANY, ANY)
     if in_hand:
-        positions.parts.append(Batch({CLICKS: [Record("t", 0, 5, 0, None, b"")]}))
-    made: Any = SimpleNamespace(
-        positions=positions,
-        commits=commits,
-        _plan=SimpleNamespace(start=start),
-        _request_s=1.0,
-        stored=[],
-        placed=[],
-        accepted=[],
-    )
-    commits.commit_positions_now = (  # type: ignore[method-assign]
-        lambda consumer, new, wait_s: made.stored.append((new, wait_s))
-    )
-    made._place = made.placed.append
-    made._check = SimpleNamespace(accept=lambda consumer, topics: made.accepted.append(topics))
-    return made
+        positions.parts.append(Batch({A: rows(A, 5)}))
+    commits.commit_positions_now = mock.Mock()
+    doubles = {"_place": mock.Mock(), "_check": mock.Mock()}
+    known = {"_plan": SimpleNamespace(start=start), "_request_s": 1.0}
+    return SimpleNamespace(positions=positions, commits=commits, **doubles, **known)
 
 
 @pytest.mark.parametrize(("stored", "is_committed"), [(8, True), (5, False)])
 def test_a_batch_whose_fate_is_unknown_counts_as_committed_only_if_the_store_has_its_ends(
-    stored: int, is_committed: bool
-) -> None:
+    stored, is_committed
+):
     one = consumer_of()
-    one.commits.request({CLICKS: 8}, in_hand=True)
+    one.commits.request({A: 8}, in_hand=True)
     assert one.commits.lost()
-    TermConsumer._resume(one, {CLICKS: stored}, frozenset({CLICKS}))
+    TermConsumer._resume(one, {A: stored}, frozenset({A}))
     assert (one.commits.wanted, one.commits.failure is None) == (None, is_committed)
     assert one.positions.in_hand is None
-    assert one.positions.handed == {CLICKS: stored}
+    assert one.positions.handed == {A: stored}
 
 
-def test_without_lost_effects_a_batch_stays_in_hand() -> None:
+def test_without_lost_effects_a_batch_stays_in_hand():
     one = consumer_of()
-    one.commits.request({CLICKS: 8}, in_hand=True)
-    TermConsumer._resume(one, {CLICKS: 5}, frozenset({CLICKS}))
+    one.commits.request({A: 8}, in_hand=True)
+    TermConsumer._resume(one, {A: 5}, frozenset({A}))
     assert one.positions.in_hand is not None
-    assert one.commits.wanted == {CLICKS: 8}
+    assert one.commits.wanted == {A: 8}
 
 
-def test_positions_are_not_reset_in_the_middle_of_a_batch() -> None:
+def test_positions_are_not_reset_in_the_middle_of_a_batch():
     held = consumer_of()
-    assert not TermConsumer._reset(held, Consumer(), frozenset({"t"}))
+    assert not TermConsumer._reset(held, CONSUMER, frozenset({"t"}))
     asked = consumer_of(in_hand=False)
-    asked.commits.request({CLICKS: 8}, in_hand=True)
-    assert not TermConsumer._reset(asked, Consumer(), frozenset({"t"}))
-    assert held.stored == asked.stored == []
-    assert held.accepted == asked.accepted == []
+    asked.commits.request({A: 8}, in_hand=True)
+    assert not TermConsumer._reset(asked, CONSUMER, frozenset({"t"}))
+    for one in (held, asked):
+        one.commits.commit_positions_now.assert_not_called()
+        one._check.accept.assert_not_called()
 
 
-def test_a_position_past_the_end_is_reset_and_stored_before_reading_goes_on() -> None:
+def test_a_position_past_the_end_is_reset_and_stored_before_reading_goes_on():
     one = consumer_of(in_hand=False)
-    assert TermConsumer._reset(one, Consumer(), frozenset(), reread=True)
-    assert one.stored == [({CLICKS: 0}, 2.0)]
-    assert (one.positions.handed, len(one.placed)) == ({CLICKS: 0}, 1)
-    assert not TermConsumer._reset(one, Consumer(), frozenset())
+    assert TermConsumer._reset(one, CONSUMER, frozenset(), reread=True)
+    one.commits.commit_positions_now.assert_called_once_with(CONSUMER, {A: 0}, 2.0)
+    assert (one.positions.handed, one._place.call_count) == ({A: 0}, 1)
+    assert not TermConsumer._reset(one, CONSUMER, frozenset())
 
 
-def test_a_topic_made_again_stops_a_career_that_has_not_said_where_to_go_on() -> None:
+def test_a_topic_made_again_stops_a_career_that_has_not_said_where_to_go_on():
     one = consumer_of(in_hand=False, start="none")
     with pytest.raises(KafkaError, match="deleted and created again"):
-        TermConsumer._reset(one, Consumer(), frozenset({"t"}))
+        TermConsumer._reset(one, CONSUMER, frozenset({"t"}))
 
 
 @pytest.mark.parametrize("word", STORES)
-def test_where_offsets_are_gone_the_store_says_what_to_do(word: str) -> None:
+def test_where_offsets_are_gone_the_store_says_what_to_do(word):
     one = consumer_of(start=None)
     one._store = STORES[word]
     if word == "external":  # whose word is taken: there never were any
-        TermConsumer._check_forgotten(one, {CLICKS: 5})
+        TermConsumer._check_forgotten(one, {A: 5})
         return
     remedy = "put back the znodes" if word == "zookeeper" else "set the group's offsets"
     with pytest.raises(OffsetOutOfRange, match=f"silently: .*{remedy}.*, or set auto_offset_reset"):
-        TermConsumer._check_forgotten(one, {CLICKS: 5})
+        TermConsumer._check_forgotten(one, {A: 5})
 
 
 # -- the positions of one term, as the group gives partitions away and back: compared with what

@@ -21,7 +21,7 @@ def rows(where: Partition, *sizes: int, first: int = 0) -> list[Record]:
 
 
 def ahead(**limits: object) -> ReadAhead:
-    return ReadAhead(BatchLimits(**limits))  # type: ignore[arg-type]
+    return ReadAhead(BatchLimits(**limits))
 
 
 @given(
@@ -31,11 +31,9 @@ def ahead(**limits: object) -> ReadAhead:
     st.integers(1, 8),
     st.none() | st.integers(1, 30),
 )
-def test_every_record_is_handed_out_once_in_order_and_no_batch_is_too_large(
-    polls: list[tuple[Partition, list[int]]], most: int, max_bytes: int | None
-) -> None:
+def test_every_record_is_handed_out_once_in_order_and_no_batch_is_too_large(polls, most, max_bytes):
     limits = {"max_records": most, "max_bytes": max_bytes}
-    buffer, waiting = ahead(**limits), {A: [], B: [], C: []}  # type: ignore[var-annotated]
+    buffer, waiting = ahead(**limits), {A: [], B: [], C: []}
     for where, sizes in polls:
         made = rows(where, *sizes, first=len(waiting[where]))
         waiting[where] += made
@@ -59,7 +57,7 @@ def test_every_record_is_handed_out_once_in_order_and_no_batch_is_too_large(
 
 
 @given(st.dictionaries(st.sampled_from([A, B, C]), st.integers(1, 9)), st.integers(0, 20))
-def test_shares_are_as_even_as_can_be(counts: dict[Partition, int], most: int) -> None:
+def test_shares_are_as_even_as_can_be(counts, most):
     found = shares(counts, most)
     assert sum(found.values()) == min(most, sum(counts.values()))
     assert all(0 < count <= counts[where] for where, count in found.items())
@@ -67,7 +65,7 @@ def test_shares_are_as_even_as_can_be(counts: dict[Partition, int], most: int) -
     assert not short or max(found.values(), default=0) - min(short) <= 1
 
 
-def test_a_full_batch_does_not_wait_and_a_small_one_for_its_first_record() -> None:
+def test_a_full_batch_does_not_wait_and_a_small_one_for_its_first_record():
     buffer = ahead(max_records=3, max_wait_s=5.0)
     assert buffer.wait_s(0.0) is None
     buffer.add({A: rows(A, 1)}, 10.0)
@@ -77,11 +75,10 @@ def test_a_full_batch_does_not_wait_and_a_small_one_for_its_first_record() -> No
     buffer.add({A: rows(A, 1, first=1)}, 13.0)
     assert buffer.wait_s(13.0) == 0.0
     batch = buffer.take(13.0)
-    assert batch is not None
     assert len(batch) == 3
 
 
-def test_enough_bytes_do_not_wait_either() -> None:
+def test_enough_bytes_do_not_wait_either():
     buffer = ahead(max_bytes=10, max_wait_s=5.0)
     buffer.add({A: rows(A, 4, 5)}, 0.0)
     assert buffer.wait_s(0.0) == 5.0
@@ -92,62 +89,54 @@ def test_enough_bytes_do_not_wait_either() -> None:
     assert late.wait_s(7.0) == 0.0
 
 
-@pytest.mark.parametrize(("workers", "room"), [(1, 10), (2, 100_000), (3, 100_000)])
-def test_with_workers_more_is_read_ahead(workers: int, room: int) -> None:
-    assert ahead(max_records=10, workers=workers).room == room
+# fmt: off
+ROOMS: list[tuple[dict[str, int], dict[Partition, list[int]], int]] = [
+    # with workers more is read ahead, less where every worker has a partition
+    ({"max_records": 10, "workers": 1}, {}, 10),
+    ({"max_records": 10, "workers": 2}, {}, 100_000),
+    ({"max_records": 10, "workers": 3}, {}, 100_000),
+    ({"max_records": 60_000, "workers": 2}, {}, 120_000),
+    ({"max_records": 10, "workers": 2}, {A: [1]}, 99_999),
+    ({"max_records": 10, "workers": 2}, {A: [1], B: [1]}, 9_998),
+    # no more is polled for than will fit
+    ({"max_records": 2}, {A: [0]}, 1),
+    ({"max_records": 2}, {A: [0, 0, 0]}, 0),
+    ({"max_records": 10, "max_bytes": 100}, {}, 10),
+    ({"max_records": 10, "max_bytes": 100}, {A: [20], B: []}, 4),
+    ({"max_records": 10, "max_bytes": 100}, {A: [20, 70]}, 1),
+    ({"max_records": 10, "max_bytes": 100}, {A: [20, 70, 9]}, 1),
+    ({"max_records": 10, "max_bytes": 100}, {A: [20, 70, 9, 1]}, 0),
+    ({"max_records": 500, "max_bytes": 100}, {}, 100),
+    ({"max_records": 500, "max_bytes": 100}, {A: [0]}, 100),
+    ({"max_records": 50, "max_bytes": 100}, {A: [10, 10]}, 8),
+    ({"max_records": 2, "max_bytes": 100}, {A: [0, 0]}, 0),
+    # two batches are ahead where commits are behind
+    ({"max_records": 10, "ahead": 1}, {}, 10),
+    ({"max_records": 10, "ahead": 2}, {}, 20),
+]
+# fmt: on
 
 
-def test_where_every_worker_has_a_partition_less_is_enough() -> None:
-    buffer = ahead(max_records=10, workers=2)
-    buffer.add({A: rows(A, 1)}, 0.0)
-    assert buffer.room == 99_999
-    buffer.add({B: rows(B, 1)}, 0.0)
-    assert buffer.room == 9_998
-    large = ahead(max_records=60_000, workers=2)
-    assert large.room == 120_000
+@pytest.mark.parametrize(("limits", "read", "room"), ROOMS)
+def test_there_is_room_for(limits, read, room):
+    buffer = ahead(**limits)
+    for where, sizes in read.items():
+        for at, size in enumerate(sizes):
+            buffer.add({where: rows(where, size, first=at)}, 0.0)
+        buffer.add({where: []}, 0.0)
+    assert buffer.room == room
 
 
-def test_no_more_is_polled_for_than_will_fit() -> None:
-    buffer = ahead(max_records=10, max_bytes=100)
-    assert buffer.room == 10
-    buffer.add({A: rows(A, 20)}, 0.0)
-    assert buffer.room == 4
-    assert ahead(max_records=500, max_bytes=100).room == 100
-    several = ahead(max_records=50, max_bytes=100)
-    several.add({A: rows(A, 10, 10)}, 0.0)
-    assert several.room == 8
-    buffer.add({A: []}, 0.0)
-    assert buffer.room == 4
-    buffer.add({A: rows(A, 70, first=1)}, 0.0)
-    assert buffer.room == 1
-    buffer.add({A: rows(A, 9, first=2)}, 0.0)
-    assert buffer.room == 1
-    buffer.add({A: rows(A, 1, first=3)}, 0.0)
-    assert buffer.room == 0
-    small = ahead(max_records=2, max_bytes=100)
-    small.add({A: rows(A, 0, 0)}, 0.0)
-    assert small.room == 0
-    few = ahead(max_records=2)
-    few.add({A: rows(A, 0)}, 0.0)
-    assert few.room == 1
-    few.add({A: rows(A, 0, 0, first=1)}, 0.0)
-    assert few.room == 0
-    tiny = ahead(max_records=500, max_bytes=100)
-    tiny.add({A: rows(A, 0)}, 0.0)
-    assert tiny.room == 100
-
-
-def test_a_part_that_just_fits_is_not_cut() -> None:
+def test_a_part_that_just_fits_is_not_cut():
     whole = rows(A, 3, 3, 4)
     for limits in ({"max_records": 3}, {"max_bytes": 10, "max_records": 3}):
         buffer = ahead(**limits)
         buffer.add({A: whole}, 0.0)
         batch = buffer.take(0.0)
-        assert batch is not None
         assert batch.records[A] is whole
 
 
-def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case() -> None:
+def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case():
     buffer = ahead(max_bytes=6, max_records=9)
     buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
     counts = []
@@ -156,19 +145,13 @@ def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case() -> No
     assert counts == [1, 2, 1]
 
 
-def test_partitions_that_were_served_come_last_next_time() -> None:
+def test_partitions_that_were_served_come_last_next_time():
     buffer = ahead(max_records=1)
     buffer.add({A: rows(A, 1, 1), B: rows(B, 1, 1)}, 0.0)
     served = []
     while (batch := buffer.take(0.0)) is not None:
         served += list(batch.records)
     assert served == [A, B, A, B]
-
-
-def test_two_batches_are_ahead_where_commits_are_behind() -> None:
-    for ahead in (1, 2):
-        waiting = ReadAhead(BatchLimits(max_records=10, ahead=ahead))
-        assert waiting.room == 10 * ahead
 
 
 # -- with a rate
@@ -186,7 +169,6 @@ def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
             assert buffer.take(now_s + wait_s - 0.001) is None
             now_s += wait_s
             batch = buffer.take(now_s)
-        assert batch is not None
         found.append((round(wait_s, 4), len(batch)))
     return found
 
@@ -199,16 +181,14 @@ def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
         (500.0, 70, [(0.0, 60), (0.0, 10)]),
     ],
 )
-def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(
-    rate: float, count: int, batches: list[tuple[float, int]]
-) -> None:
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(rate, count, batches):
     limits = BatchLimits(max_records=60)
     buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
     buffer.add({A: rows(A, *[0] * count)}, 5.0)
     assert taken(buffer, 5.0) == batches
 
 
-def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be() -> None:
+def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be():
     buffer = ahead(max_records=9, max_bytes=12, parts=2)  # up to 5 records of 6 bytes
     for sizes, fits in (([6], True), ([7], False), ([1] * 4, True), ([1] * 5, False)):
         parts = [Batch({A: rows(A, *sizes[:1])}), Batch({B: rows(B, *sizes[1:])})]
@@ -216,7 +196,7 @@ def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be() -> None:
     assert ahead(max_records=9, parts=2).fits([Batch({A: rows(A, 99)})])
 
 
-def test_what_is_dropped_takes_no_room() -> None:
+def test_what_is_dropped_takes_no_room():
     buffer = ahead(max_records=10, max_bytes=1)
     buffer.add({A: rows(A, 1)}, 0.0)
     assert buffer.room == 0
@@ -224,12 +204,11 @@ def test_what_is_dropped_takes_no_room() -> None:
     assert (buffer.room, buffer.is_empty) == (1, True)
 
 
-def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read() -> None:
+def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read():
     rate = RateLimiter(records_per_s=3.0)
     buffer = ReadAhead(BatchLimits(max_records=4), rate)
     buffer.add({A: rows(A, *[0] * 4), B: rows(B, *[0] * 2)}, 5.0)
     first = buffer.take(5.0)
-    assert first is not None
     assert {where: len(found) for where, found in first.records.items()} == {A: 2, B: 1}
     assert not buffer.is_empty
     buffer.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ PAGE: Path = ROOT / "docs" / "typed-records.rst"
 
 
 @pytest.fixture
-def server() -> Iterator[Registry]:
+def server():
     pytest.importorskip("confluent_kafka.schema_registry", reason="pip install leaderq[errors]")
     with registry() as made:
         yield made
@@ -40,29 +39,26 @@ def shown(number: int, server: Registry | None = None) -> dict[str, Any]:
     return names
 
 
-def test_key_and_value_are_read_where_they_are_there() -> None:
+def test_key_and_value_are_read_where_they_are_there():
     assert decoder(None, None) is None
     read = decoder(bytes.decode, "json")
-    assert read is not None
     assert read(RECORD) == RECORD.replace(key="key", value={"a": 1})
     assert read(RECORD).leader_epoch == 7
     empty = RECORD.replace(key=None, value=None)
     assert read(empty) == empty
     only_value = decoder(None, "json")
-    assert only_value is not None
     assert only_value(RECORD).key == b"key"
 
 
-def test_key_and_value_are_written_where_they_are_there() -> None:
+def test_key_and_value_are_written_where_they_are_there():
     assert encoder(None, None) is None
     write = encoder(str.encode, "json")
-    assert write is not None
     message = Message("t", {"a": "ä"}, "key", [("h", b"1")], 3, 4)
     assert write(message) == Message("t", '{"a":"ä"}'.encode(), b"key", [("h", b"1")], 3, 4)
     assert write(Message("t", None, "k")) == Message("t", None, b"k", [])
 
 
-def test_json_goes_in_and_out_and_what_is_not_json_is_the_fault_of_its_record() -> None:
+def test_json_goes_in_and_out_and_what_is_not_json_is_the_fault_of_its_record():
     values = [b'{"id": "a", "cents": 5}', b"?", b'{"id": "b", "cents": 7}']
     driven = drive(shown(0)["Invoices"](), records("orders", values))
     assert [message.value for message in driven.produced] == [
@@ -72,7 +68,7 @@ def test_json_goes_in_and_out_and_what_is_not_json_is_the_fault_of_its_record() 
     assert [letter.offset for letter in driven.dead_letters] == [1]
 
 
-def test_what_produce_cannot_serialise_is_the_fault_of_its_record() -> None:
+def test_what_produce_cannot_serialise_is_the_fault_of_its_record():
     career = shown(0)["Invoices"]
     values = [b'{"id": "a", "cents": 5}', b'{"id": "b", "cents": 7}']
 
@@ -86,26 +82,23 @@ def test_what_produce_cannot_serialise_is_the_fault_of_its_record() -> None:
     assert [message.value for message in driven.produced] == [b"x"]
 
 
-def test_a_type_of_ones_own() -> None:
+def test_a_type_of_ones_own():
     given = records("orders", [(b"k", b'{"id": "a", "cents": 5}')])
     driven = drive(shown(1)["Doubled"](), given)
     (message,) = driven.produced
     assert (message.key, json.loads(message.value or b"")) == (b"k", {"id": "a", "cents": 10})
 
 
-def test_avro_with_a_registry(server: Registry) -> None:
+def test_avro_with_a_registry(server):
     page = shown(2, server)
     order = {"type": "record", "name": "Order", "fields": page["INVOICE"]["fields"]}
     order = json.loads(json.dumps(order).replace('"order"', '"id"'))
     write = encoder(None, page["AvroSerializer"](page["registry"], json.dumps(order)))
-    assert write is not None
     value = write(Message("orders", {"id": "a", "cents": 5})).value
-    assert value is not None
     assert value[:5] == b"\0\0\0\0\x01"
     driven = drive(page["AvroInvoices"](), records("orders", [(b"k", value), b"?", (None, None)]))
     assert (driven.error, [letter.offset for letter in driven.dead_letters]) == (None, [1, 2])
     read = decoder(None, page["AvroDeserializer"](page["registry"]))
-    assert read is not None
     (message,) = driven.produced
     invoice = read(Record("invoices", 0, 0, 0, message.key, message.value))
     assert (invoice.key, invoice.value) == (b"k", {"order": "a", "cents": 5})
@@ -114,29 +107,25 @@ def test_avro_with_a_registry(server: Registry) -> None:
 
 @pytest.mark.parametrize(("status", "outage"), [(503, True), (404, False)])
 def test_a_registry_that_is_down_is_an_outage_and_a_schema_that_is_not_there_is_not(
-    server: Registry, status: int, outage: bool
-) -> None:
+    server, status, outage
+):
     server.status = status
     page = shown(2, server)
     client = page["SchemaRegistryClient"]({"url": server.url, "max.retries": 0})
     read = decoder(None, page["AvroDeserializer"](client))
-    assert read is not None
     with pytest.raises(Exception) as raised:
         read(Record("orders", 0, 0, 0, None, b"\0\0\0\0\x01x"))
     assert is_outage(raised.value) is outage
 
 
-def test_protobuf_with_a_registry(server: Registry) -> None:
+def test_protobuf_with_a_registry(server):
     page = shown(3, server)
     money = page["Money"]
     write = encoder(None, page["Payments"].value_serializer)
-    assert write is not None
     value = write(Message("payments", money(currency_code="EUR", units=5))).value
-    assert value is not None
     driven = drive(page["Payments"](), records("payments", [(b"k", value)]))
     assert driven.error is None
     read = decoder(None, page["Payments"].value_deserializer)
-    assert read is not None
     (message,) = driven.produced
     back = read(Record("refunds", 0, 0, 0, message.key, message.value)).value
     assert (back.currency_code, back.units) == ("EUR", -5)
@@ -151,13 +140,13 @@ def test_protobuf_with_a_registry(server: Registry) -> None:
         ({"value_serializer": "json", "offsets": "kafka"}, "belongs to offsets='transaction'"),
     ],
 )
-def test_what_cannot_be_a_serialiser_is_refused(attributes: dict[str, Any], problem: str) -> None:
+def test_what_cannot_be_a_serialiser_is_refused(attributes, problem):
     more = {"topics": "t", "offsets": "transaction", "handle_record": lambda *_: None}
     kind = type("Sums", (KafkaLeaderCareer,), {**more, **attributes})
     with pytest.raises(ConfigurationError, match=problem):
         dressed(kind)._declared()
 
 
-def test_a_record_says_what_its_key_and_value_are() -> None:
+def test_a_record_says_what_its_key_and_value_are():
     assert Record[str, int]("t", 0, 0, 0, "k", 5) == Record("t", 0, 0, 0, "k", 5)
     assert isinstance(Record("t", 0, 0, 0, None, 5), Record)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from enum import Enum
 from itertools import chain, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,38 +174,29 @@ class Executor:
     is_lazy = False
 
     def __init__(self, name: str) -> None:
-        self._works: list[Work] = []
+        self._works: list[tuple[Future[None], Callable[[], None]]] = []
 
-    def submit(self, work: Callable[[], None]) -> Work:
-        submitted = Work(self, work)
-        self._works.append(submitted)
+    def submit(self, work: Callable[[], None]) -> Any:
+        future: Future[None] = Future()
+        self._works.append((future, work))
         if not self.is_lazy:
-            self.run()
-        return submitted
+            self._run()
 
-    def run(self) -> None:
+        def done(wait_s: float) -> bool:
+            self._run()
+            return future.result() is None
+
+        return SimpleNamespace(done=done)
+
+    def _run(self) -> None:
         while self._works:
-            self._works.pop(0).run()
+            future, work = self._works.pop(0)
+            try:
+                future.set_result(work())
+            except Exception as exc:
+                future.set_exception(exc)
 
     def close(self) -> None: ...
-
-
-class Work:
-    def __init__(self, executor: Executor, work: Callable[[], None]) -> None:
-        self._executor, self._work = executor, work
-        self._error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except Exception as exc:
-            self._error = exc
-
-    def done(self, wait_s: float) -> bool:
-        self._executor.run()
-        if self._error is not None:
-            raise self._error
-        return True
 
 
 class Leader:
@@ -244,12 +237,12 @@ class Leader:
 
 
 @pytest.fixture(autouse=True)
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_threads(monkeypatch):
     monkeypatch.setattr(module, "SerialExecutor", Executor)
 
 
 @pytest.fixture
-def leader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leader]:
+def leader(monkeypatch):
     made = Leader()
     monkeypatch.setattr(clock, "now_s", lambda: made.broker.now_s)
     yield made
@@ -315,8 +308,8 @@ def commit_until_known(leader: Leader, offset: int, reaction: Reaction) -> None:
 @pytest.mark.parametrize("is_lazy", [False, True])
 @pytest.mark.parametrize("reaction", Reaction)
 def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
-    reaction: Reaction, is_lazy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    reaction, is_lazy, monkeypatch
+):
     monkeypatch.setattr(Executor, "is_lazy", is_lazy)
     now: list[Broker] = []
     monkeypatch.setattr(clock, "now_s", lambda: now[-1].now_s)
@@ -333,18 +326,14 @@ def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
 # ---- what the orders do not tell -----------------------------------------------------------------
 
 
-def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(
-    leader: Leader,
-) -> None:
+def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(leader):
     leader.store.add([message()])
     leader.begin_commit()  # and its answer is never looked at
     leader.commit()
     assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
 
 
-def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(
-    leader: Leader,
-) -> None:
+def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(leader):
     leader.broker.answers = [Answer.UNKNOWN_DONE_LATER]
     leader.store.add([message()])
     leader.begin_commit()  # and its answer is never looked at
@@ -355,7 +344,7 @@ def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_o
     assert (leader.broker.results, leader.load()) == ([b"v"], 1)
 
 
-def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader: Leader) -> None:
+def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader):
     leader.fails(Answer.DEPOSED)
     leader.broker.is_deposed, leader.broker.fences = False, [False, False]
     leader.begin()
@@ -363,9 +352,7 @@ def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader: Lea
 
 
 @pytest.mark.parametrize(("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (LATE_S, True)])
-def test_a_transaction_that_was_open_for_too_long_is_given_up(
-    leader: Leader, open_s: float, is_late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_that_was_open_for_too_long_is_given_up(leader, open_s, is_late, monkeypatch):
     monkeypatch.setitem(globals(), "LATE_S", open_s)
     leader.broker.answers = [Answer.HANGS]
     leader.store.add([message()])
@@ -375,8 +362,8 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(
 
 @pytest.mark.parametrize("error", [MessageTooLarge, UnknownTopic, MessageInvalid])
 def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothing_is_stored(
-    leader: Leader, error: type[KafkaError], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    leader, error, monkeypatch
+):
     real = Producer.produce
 
     def produce(self: Producer, given: Message) -> None:

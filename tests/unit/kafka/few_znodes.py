@@ -1,0 +1,64 @@
+"""A few znodes, in place of a session and of what carries out a term's writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from terms import open_term
+
+from leaderq.errors import BadVersion, NoNode
+from leaderq.term import OpenTerm
+from leaderq.zookeeper import Create, SetData
+
+
+class FewZnodes:
+    """``get_errors`` are raised by the next reads, ``errors`` by the next writes, which are carried
+    out (``True``) or not; ``during``: what happens while the next write is under way.
+    """
+
+    def __init__(self, data: Mapping[str, bytes] | None = None) -> None:
+        self.data, self.versions = dict(data or {}), Counter[str]()
+        self.get_errors: list[Exception] = []
+        self.errors: list[tuple[Exception, bool]] = []
+        self.during: list[Callable[[], object]] = []
+        self.writes: list[tuple[Any, ...]] = []
+        self.gets = 0
+
+    def get(self, path: str) -> tuple[bytes, Any]:
+        self.gets += 1
+        if self.get_errors:
+            raise self.get_errors.pop(0)
+        if path not in self.data:
+            raise NoNode("gone", path=path)
+        return self.data[path], SimpleNamespace(version=self.versions[path])
+
+    def ensure_path(self, path: str) -> None: ...
+
+    def create(self, path: str, data: bytes) -> None:
+        self.write([Create(path, data)])
+
+    def set(self, path: str, data: bytes, *, version: int) -> None:
+        self.write([SetData(path, data, version)])
+
+    def write(self, operations: Sequence[Any]) -> None:
+        self.writes.append(tuple(operations))
+        while self.during:
+            self.during.pop()()
+        error, is_done = self.errors.pop(0) if self.errors else (None, True)
+        for one in operations if error is None else ():
+            if isinstance(one, SetData) and one.path not in self.data:
+                raise NoNode("gone", path=one.path)
+            if isinstance(one, SetData) and one.version not in (-1, self.versions[one.path]):
+                raise BadVersion(one.path)
+        for one in operations if is_done else ():
+            self.data[one.path] = one.data
+            self.versions[one.path] += 1
+        if error is not None:
+            raise error
+
+    def term(self, number: int = 7, **fields: Any) -> OpenTerm:
+        """One whose writes are carried out here."""
+        return open_term(number, write=lambda _term, operations: self.write(operations), **fields)
