@@ -124,8 +124,6 @@ PROMISES = {
     ],
     "a buffered producer is killed": [
         f"{PRODUCERS}a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order",
-        "tests/faults/producing/test_producers_under_faults.py"
-        "::test_what_a_killed_producer_had_written_ahead_is_sent_in_order",
         "tests/faults/journal/test_journal_killed.py"
         "::test_nothing_that_was_acknowledged_is_lost_whenever_the_process_is_killed",
         f"{JOURNAL}power_cut.py::test_a_power_cut_costs_no_request_that_a_producer_has_taken",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
+from faulty_disk import QuickDisk
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -38,7 +38,7 @@ class Account(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.sink = ScriptedSink()
-        self.disk = FullDisk()
+        self.disk = QuickDisk()
         self.sent: list[int] = []
         self.lost: list[int] = []
         self.futures: dict[int, Future[None]] = {}
@@ -70,7 +70,7 @@ class Account(RuleBasedStateMachine):
         batch_items: int,
     ) -> None:
         self.has_journal, self.is_capped = has_journal, is_capped
-        self.disk.size = disk_bytes
+        self.disk.room = disk_bytes
         if has_journal and when_full is WhenFull.DROP_OLDEST:
             when_full = WhenFull.RAISE
         self.policy = Every(5) if is_write_ahead and has_journal else None
@@ -145,7 +145,7 @@ class Account(RuleBasedStateMachine):
         self.shut(0.01)
         self.restarts.append(len(self.sink.confirmed))
         # what was confirmed could not be noted
-        self.may_repeat = self.may_repeat or self.disk.is_full or self.disk.size is not None
+        self.may_repeat = self.may_repeat or self.disk.is_full or self.disk.room is not None
         self.disk.is_full = False
         left = 0 if self.journal is None else self.journal.depth
         self.open()

@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
+from faulty_disk import QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, BufferedProducer, Journal
@@ -91,7 +91,7 @@ class Life:
 
     def __init__(self, place: Path, persistence: Any) -> None:
         self.place, self.sink = place, ScriptedSink(is_away)
-        self.journal = Journal(place, sync=persistence or NO_SYNC, disk=FullDisk())
+        self.journal = Journal(place, sync=persistence or NO_SYNC, disk=QuickDisk())
         self.one = BufferedProducer(
             self.sink,
             journal=self.journal,

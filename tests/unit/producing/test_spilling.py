@@ -3,36 +3,32 @@ is written ahead."""
 
 from __future__ import annotations
 
-import errno
 import random
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
+from faulty_disk import FaultyDisk, QuickDisk
 from scripted_sink import Make, ScriptedSink, is_away, takes
 
 from leaderq.base import clock
 from leaderq.errors import BufferFull
 from leaderq.producing import (
-    ALL_CONFIRMED,
     EVERY_ITEM,
     NO_SYNC,
     PLAIN,
-    BatchOutcome,
     Block,
     BufferState,
+    CallableSink,
     Every,
     Interval,
     Journal,
     WhenFull,
     buffer,
 )
-from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
@@ -90,24 +86,14 @@ def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_s
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
 
 
-class OneByOne:
-    """A sink that confirms a record for each time that it is told to."""
-
-    def __init__(self) -> None:
-        self.may = threading.Semaphore(0)
-        self.confirmed: list[Any] = []
-
-    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-        self.may.acquire()
-        self.confirmed += batch
-        return ALL_CONFIRMED
-
-    def close(self, timeout_s: float) -> None:
-        pass
-
-
 def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make) -> None:
-    sink = OneByOne()
+    may, confirmed = threading.Semaphore(0), list[int]()
+
+    def take(number: int) -> None:
+        may.acquire()
+        confirmed.append(number)
+
+    sink = CallableSink(take, each=True)
     one = producer(sink, max_items=100, batch_items=1, when_full=Block(None))
     for number in range(100):
         one.send(number, timeout_s=0.0)  # not one of them waits
@@ -117,67 +103,23 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
         waiting[-1].start()
         eventually(lambda: len(one._buffer.awaiting_room) == len(waiting))
     for released in range(1, 6):
-        sink.may.release()
+        may.release()
         waiting[released - 1].join(30)
         assert not waiting[released - 1].is_alive()
         assert len(one._buffer.awaiting_room) == 5 - released
         assert one.snapshot().memory_items == 100
     for _ in range(200):
-        sink.may.release()
+        may.release()
     assert one.flush(30)
-    assert sink.confirmed == list(range(105))
+    assert confirmed == list(range(105))
 
 
 # -- A disk that refuses what a journal has already taken, and a crash at any moment after
-
-UNWANTED = b"unwanted"
-
-
-class PickyDisk(Disk):
-    """A disk with no room for what has ``UNWANTED`` in it, which it finds out after a while."""
-
-    def __init__(self) -> None:
-        self.is_asked, self.knows = threading.Event(), threading.Event()
-
-    def write(self, fd: int, data: Any, offset: int) -> int:
-        if UNWANTED in bytes(data):
-            self.is_asked.set()
-            self.knows.wait(30)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().write(fd, data, offset)
 
 
 def numbers_in(place: Path) -> list[int]:
     """What a producer would read there if this process were killed now."""
     return [PLAIN.deserialize(record.payload)[0] for record in entries(place)]
-
-
-def test_nothing_is_stored_before_what_the_disk_refuses_and_all_of_it_is_sent_all_the_same(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    disk = PickyDisk()
-    with Journal(tmp_path, sync=EVERY_ITEM, disk=disk) as journal:
-        one = producer(journal=journal, persistence=EVERY_ITEM, max_items=1)
-        one.send((0, b""))
-        one.submit((1, UNWANTED))  # taken, and refused by the disk: not told to anybody
-        assert disk.is_asked.wait(30)
-        told: list[tuple[int, BaseException | None]] = []
-        for number in range(2, 10):
-            one.send(
-                (number, b""), on_durable=lambda error, number=number: told.append((number, error))
-            )
-        disk.knows.set()
-        eventually(lambda: journal.trouble is not None)
-        assert one.snapshot().balance.is_exact
-        assert not one.snapshot().journal_takes
-        assert "no space is left" in str(one.snapshot().journal_error)
-        assert numbers_in(tmp_path) == [0]
-        sink.now(takes)
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(10))
-        eventually(lambda: told == [(number, None) for number in range(2, 10)])
-        assert one.close()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +129,7 @@ def test_nothing_is_stored_before_what_the_disk_refuses_and_all_of_it_is_sent_al
 def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment(
     producer: Make, sink: ScriptedSink, tmp_path: Path, persistence: Any, seed: int
 ) -> None:
-    luck, disk = random.Random(seed), FullDisk()
+    luck, disk = random.Random(seed), QuickDisk()
     sink.now(is_away)
     with Journal(tmp_path, sync=persistence or NO_SYNC, disk=disk) as journal:
         one = producer(
@@ -234,12 +176,9 @@ def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file
     may, ends = threading.Event(), list[int]()
     may.set()
 
-    class Slow(Disk):
-        def write(self, fd: int, data: Any, offset: int) -> int:
-            may.wait(30)
-            return super().write(fd, data, offset)
-
-    with Journal(tmp_path, sync=Every(3), disk=Slow()) as journal:
+    disk = FaultyDisk()
+    disk.fail["write"] = lambda *_: may.wait(30)
+    with Journal(tmp_path, sync=Every(3), disk=disk) as journal:
         real = journal.await_stored
         may.clear()  # nothing more is written until somebody waits for that
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from faulty_disk import FaultyDisk, crash, failing, flip, io_error, no_space, segments
+from faulty_disk import QuickDisk, crash, failing, flip, io_error, no_space, segments
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,16 +26,6 @@ from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal, line
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.testing import eventually
-
-
-class QuickDisk(FaultyDisk):
-    """Syncs nothing: no power cut comes here, and a sync takes longer than all the rest."""
-
-    def sync(self, fd: int) -> None:
-        self._before("sync", fd)
-
-    def sync_directory(self, path: Path) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True, scope="module")
