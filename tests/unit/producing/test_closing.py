@@ -19,7 +19,6 @@ from tasks import busy_default_executor
 
 from leaderq.errors import RequestsLost
 from leaderq.producing import (
-    EVERY_ITEM,
     NO_SYNC,
     PLAIN,
     Block,
@@ -48,24 +47,6 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
     assert [lost.request for lost in settlement.losses] == list(range(10, 30))
     assert {lost.reason for lost in settlement.losses} == {LossReason.CLOSED}
     assert not one.close()  # asked again, it says the same
-
-
-def test_a_flush_tells_what_is_confirmed_what_the_journal_has_and_what_only_memory_has(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    in_memory = producer()
-    in_memory.send("a")
-    settlement = in_memory.flush(0.01)
-    assert not settlement
-    assert settlement.pending == 1
-    written_ahead = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    written_ahead.send("b")
-    settlement = written_ahead.flush(0.01)
-    assert settlement
-    assert (settlement.journaled, settlement.pending) == (1, 0)
-    sink.now(takes)
-    assert written_ahead.flush(30).confirmed == 1
 
 
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
@@ -205,28 +186,20 @@ async def beside(waiting: Awaitable[T], until: threading.Event | asyncio.Event) 
     return turns, task.result()
 
 
-def test_a_loop_goes_on_while_a_send_waits_for_room(producer: Make, sink: ScriptedSink) -> None:
+@pytest.mark.parametrize("waits", ["send", "flush", "close"])
+def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
-    turns, taken = asyncio.run(beside(one.asend("b"), sink.open))
-    assert (turns >= 50, taken) == (True, True)
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "b"]
-
-
-def test_a_loop_goes_on_while_a_flush_and_a_close_wait(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(sink_timeout_s=60.0)
-    one.send("a")
-    turns, settlement = asyncio.run(beside(one.aflush(60.0), sink.open))
-    assert turns >= 50
-    assert settlement
-    sink.shut()
-    one.send("b")
-    turns, settlement = asyncio.run(beside(one.aclose(60.0), sink.open))
-    assert turns >= 50
-    assert settlement.confirmed == 2
+    calls: dict[str, Any] = {
+        "send": partial(one.asend, "b"),
+        "flush": partial(one.aflush, 60.0),
+        "close": partial(one.aclose, 60.0),
+    }
+    turns, outcome = asyncio.run(beside(calls[waits](), sink.open))
+    assert (turns >= 50, bool(outcome)) == (True, True)
+    assert one.close(30).confirmed == len(sink.confirmed)
+    assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
 
 
 def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(

@@ -62,25 +62,25 @@ class Texts:
         return int(data)
 
 
-def test_a_codec_that_returns_no_bytes_is_told_so(producer: Make, tmp_path: Path) -> None:
-    one = producer(journal=tmp_path / "journal", codec=Texts())
-    with pytest.raises(ConfigurationError, match=r"serialize returned a str .* must return bytes"):
-        one.send(1)
-    assert one.snapshot().balance.accepted == 0
-
-
-# -- keys without a hash, requests changed after they were sent, a disk that is behind, a fork
-
-
-def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make) -> None:
-    one = producer(key=lambda request: [request])
-    with pytest.raises(
-        ConfigurationError, match="key returned a list for a request, which has no hash"
-    ):
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"codec": Texts()}, r"serialize returned a str .* must return bytes"),
+        ({"key": lambda request: [request]}, "key returned a list for a request, which has no"),
+    ],
+)
+def test_a_request_that_cannot_be_told_or_kept_is_refused_before_anything_is_counted(
+    producer, tmp_path, given, why
+):
+    one = producer(journal=tmp_path, **given)
+    with pytest.raises(ConfigurationError, match=why):
         one.send(1)
     balance = one.snapshot().balance
     assert (balance.accepted, balance.pending) == (0, 0)
     assert one.close()
+
+
+# -- requests changed after they were sent, a disk that is behind, a fork
 
 
 def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
