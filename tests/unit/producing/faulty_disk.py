@@ -118,9 +118,7 @@ def io_error() -> OSError:
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def failing(
-    error: Callable[[], OSError], times: int = 1, only: Callable[..., bool] = lambda *_: True
-) -> Callable[..., None]:
+def failing(error, times=1, only=lambda *_: True):
     """Fails the next so many calls that ``only`` is true of."""
     left = [times]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faulty_disk import QuickDisk
-from scripted_sink import AT_ONCE, Make, ScriptedSink, is_away, takes
+from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq.errors import BufferFull, ConfigurationError
 from leaderq.producing import (
@@ -31,13 +31,8 @@ MIB = 1 << 20
     ("mib", "size"), [(0.3, 600), (0.8, 200), (4.8, 2000)], ids=["3 MB", "8 MB", "48 MB"]
 )
 def test_h2_all_that_a_disk_of_fixed_size_could_not_take_arrives_when_the_sink_is_back(
-    sink: ScriptedSink,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    persistence: Any,
-    mib: float,
-    size: int,
-) -> None:
+    sink, tmp_path, caplog, persistence, mib, size
+):
     """A tenth of the sizes of real volumes, and of everything else."""
     caplog.set_level(logging.INFO)
     sink.now(is_away)
@@ -100,8 +95,8 @@ def durable(sink: ScriptedSink, place: Path, requests: Sequence[Any]) -> None:
 
 @pytest.mark.parametrize("count", [1, 2000])
 def test_h3_a_forgotten_codec_is_refused_with_its_name_and_costs_nothing(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, count: int
-) -> None:
+    producer, sink, tmp_path, count
+):
     durable(sink, tmp_path, [[number] for number in range(count)])
     with pytest.raises(
         ConfigurationError, match=r"for codec 'PlainCodec'.*its segments say that another codec"
@@ -116,8 +111,8 @@ def test_h3_a_forgotten_codec_is_refused_with_its_name_and_costs_nothing(
 
 
 def test_h3_what_cannot_be_read_is_kept_and_counted_and_keeps_nothing_else_from_being_sent(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
+    producer, sink, tmp_path
+):
     durable(sink, tmp_path, [{"user": 1}, {}, {"user": 2}, {}])
     sink.now(takes)
     one = producer(journal=tmp_path, codec=Json(), key=lambda request: request["user"])
@@ -132,9 +127,7 @@ def test_h3_what_cannot_be_read_is_kept_and_counted_and_keeps_nothing_else_from_
     assert sink.confirmed[2:] == [{}, {}]
 
 
-def test_a_journal_that_a_producer_uses_takes_nothing_of_others(
-    producer: Make, tmp_path: Path
-) -> None:
+def test_a_journal_that_a_producer_uses_takes_nothing_of_others(producer, tmp_path):
     with Journal(tmp_path, sync=NO_SYNC) as journal:
         one = producer(journal=journal)
         for use in (

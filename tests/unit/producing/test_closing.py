@@ -9,12 +9,11 @@ import sys
 import threading
 from collections.abc import Awaitable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
-from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
+from scripted_sink import is_away, refuses, takes
 from tasks import busy_default_executor
 
 from leaderq.errors import RequestsLost
@@ -30,13 +29,10 @@ from leaderq.producing import (
     Retry,
     WhenFull,
 )
-from leaderq.producing.journal import Policy
 from leaderq.testing import eventually
 
 
-def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(producer, sink):
     sink.now(is_away)
     one = producer()
     for number in range(30):
@@ -51,9 +47,7 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
 
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
 @pytest.mark.parametrize("end", ["flush", "close", "block"])
-def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
-    sink: ScriptedSink, tmp_path: Path, policy: Policy, end: str
-) -> None:
+def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(sink, tmp_path, policy, end):
     sink.now(is_away)
     disk = FaultyDisk()
     with Journal(tmp_path, sync=policy, disk=disk) as journal:
@@ -74,11 +68,6 @@ def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
         assert not one.close()  # a second sync may succeed; what the first one lost is lost
 
 
-def block(sink: Any, **options: Any) -> None:
-    with BufferedProducer(sink, linger_s=0.0, close_timeout_s=0.05, **options) as one:
-        one.send("a")
-
-
 REASONS = {
     LossReason.NEWEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_NEWEST}),
     LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
@@ -94,12 +83,8 @@ REASONS = {
 
 @pytest.mark.parametrize("reason", list(REASONS))
 def test_a_request_lost_for_any_reason_is_logged_and_counted(
-    producer: Make,
-    sink: ScriptedSink,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    reason: LossReason,
-) -> None:
+    producer, sink, tmp_path, caplog, reason
+):
     script, options = REASONS[reason]
     sink.now(*script)
     disk = FaultyDisk()
@@ -120,7 +105,7 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
             eventually(lambda: one.flush(0.0).lost or state == "full")
         lost = one.close(0.0 if sink.script == [is_away] else 30).lost
         lines = [record.args for record in caplog.records if "requests lost" in record.getMessage()]
-        counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
+        counted = sum(args[2] for args in lines if args[1] == reason.value)
         assert counted == lost[reason.value] > 0
         if reason in (LossReason.CORRUPT, LossReason.UNDECODABLE):
             # It keeps nothing else from being sent.
@@ -148,8 +133,8 @@ for number in range(100):
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
 def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
-    tmp_path: Path, ending: str
-) -> None:
+    tmp_path, ending
+):
     done = subprocess.run(
         [sys.executable, "-c", _ENDS + ending, str(tmp_path)],
         check=False,
@@ -161,7 +146,7 @@ def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journ
         assert journal.depth == 100
 
 
-def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() -> None:
+def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss():
     done = subprocess.run(
         [sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True
     )
@@ -202,9 +187,7 @@ def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
 
 
-def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(producer, sink):
     one = producer()
     one.send("a")
 
@@ -216,9 +199,7 @@ def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
     asyncio.run(main())
 
 
-def test_cancelled_while_it_waits_for_room_nothing_was_taken(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
@@ -239,7 +220,7 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(
     assert sink.confirmed == ["a", "c"]
 
 
-def test_async_with_closes_and_tells_of_losses(sink: ScriptedSink) -> None:
+def test_async_with_closes_and_tells_of_losses(sink):
     async def block(**options: Any) -> None:
         async with BufferedProducer(sink, linger_s=0.0, **options) as one:
             assert await one.asend("a")

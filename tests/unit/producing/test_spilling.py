@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faulty_disk import FaultyDisk, QuickDisk
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from scripted_sink import is_away, takes
 
 from leaderq.base import clock
 from leaderq.errors import BufferFull
@@ -34,8 +34,8 @@ from leaderq.testing import eventually
 
 
 def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, sink, tmp_path, monkeypatch
+):
     """Time stands, so the moment does not pass; then the sink has taken nothing for a second."""
     now = [clock.now_s()]
     monkeypatch.setattr(clock, "now_s", lambda: now[0])
@@ -64,8 +64,8 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
 
 
 def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_still(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, sink, tmp_path, monkeypatch
+):
     one = producer(journal=tmp_path, max_items=8, sink_timeout_s=60.0)
     one.send("taken")
     assert one.flush(30)
@@ -86,7 +86,7 @@ def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_s
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
 
 
-def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make) -> None:
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer):
     may, confirmed = threading.Semaphore(0), list[int]()
 
     def take(number: int) -> None:
@@ -127,8 +127,8 @@ def numbers_in(place: Path) -> list[int]:
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, persistence: Any, seed: int
-) -> None:
+    producer, sink, tmp_path, persistence, seed
+):
     luck, disk = random.Random(seed), QuickDisk()
     sink.now(is_away)
     with Journal(tmp_path, sync=persistence or NO_SYNC, disk=disk) as journal:
@@ -171,8 +171,8 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
 
 
 def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file(
-    producer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, tmp_path, monkeypatch
+):
     may, ends = threading.Event(), list[int]()
     may.set()
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +21,6 @@ from leaderq.errors import (
 )
 from leaderq.producing.journal import Every, Interval, Journal
 from leaderq.testing import eventually
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
 
 
 def test_what_comes_while_the_disk_is_busy_is_written_and_forced_out_together(place):
@@ -148,16 +142,9 @@ def test_a_record_says_when_it_expires_and_its_reader_decides(place):
         journal.append_many([b"many"] * 2, ttl_s=7)
         journal.flush()
         now[0] = 1061.0
-        told = [
-            (b"short", 1005),
-            (b"usual", None),
-            (b"long", 1600),
-            (b"many", 1007),
-            (b"many", 1007),
-        ]
-        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
-    with Journal(place) as journal:
-        assert [(entry.payload, entry.expires_at) for entry in journal.read()] == told
+        told = [(entry.payload, entry.expires_at) for entry in journal.read()]
+        assert told[:3] == [(b"short", 1005), (b"usual", None), (b"long", 1600)]
+        assert told[3:] == [(b"many", 1007)] * 2
 
 
 def test_chores_and_interval_syncs_are_done_although_there_is_always_something_to_write(place):

@@ -34,11 +34,6 @@ def record(number: int) -> bytes:
     return b"%0100d" % number
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
 def fill(place: Path, count: int, *, clean: bool = True, **options: Any) -> None:
     """Records of :data:`SIZE` bytes in segments of 4096."""
     journal = Journal(place, segment_bytes=4096, **options)

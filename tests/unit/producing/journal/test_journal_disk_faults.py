@@ -21,11 +21,6 @@ pytestmark = pytest.mark.usefixtures("chores_when_kicked")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
-@pytest.fixture
 def disk() -> FaultyDisk:
     return FaultyDisk()
 
