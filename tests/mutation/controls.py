@@ -186,10 +186,10 @@ ids of set-aside files are given again: no id is given twice
 -bounds.append(max([self.next_id, *bad]) + LEAP)
 +bounds.append(self.next_id + LEAP)
 a segment of a later version is taken in: a roll back loses nothing
--if file.header is not None and file.is_foreign:
-+if file.header is None and file.is_foreign:
+-if header is not None and header.version > VERSION:
++if header is None:
 
-= producing/sequence.py unit/producing/test_backlog.py
+= producing/sequence.py unit/producing/test_spilling.py
 what cannot be decoded is acknowledged: what cannot be decoded stays in the journal
 -        self._undecodable.update(piece.undecodable)
 +        self._undecodable.update(piece.undecodable)
@@ -365,7 +365,7 @@ the policy forces nothing out
 +        except OSError:
 +            self._cut(segment
 a flush forces nothing out
-@test_a_power_cut_costs_nothing_that_was_promised
+@test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out
 -        self.sync()
 -        failure,
 +        failure,

@@ -132,7 +132,7 @@ PROMISES = {
         f"{PRODUCERS}the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word",
         f"{JOURNAL}journal_disk_faults.py"
         "::test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it",
-        "tests/unit/producing/test_backlog.py::test_h2_all_that_a_disk_of_fixed_size_could_not_take"
+        "tests/unit/producing/test_spilling.py::test_h2_all_that_a_disk_of_fixed_size_could_not_take"
         "_arrives_when_the_sink_is_back",
         "tests/unit/producing/test_spilling.py"
         "::test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment",

@@ -209,9 +209,13 @@ class Buffered(RuleBasedStateMachine):
         self.accepted: list[Any] = []
         self.futures: dict[int, Future[Any]] = {}
 
-    @rule(count=st.integers(1, 14), padding=st.sampled_from([0, 10, 60]), waits=st.booleans())
-    def send(self, count, padding, waits):
-        for _ in range(count):
+    @rule(
+        awaited=st.lists(st.booleans(), min_size=1, max_size=14)
+        | st.integers(1, 14).map(lambda count: [False] * count),
+        padding=st.sampled_from([0, 10, 60]),
+    )
+    def send(self, awaited, padding):
+        for waits in awaited:
             request, self.number = (self.number, b"x" * padding), self.number + 1
             waiter: Future[Any] | None = Future() if waits else None
             before = len(self.lost)
@@ -332,7 +336,7 @@ class Buffered(RuleBasedStateMachine):
     def a_flush_covers_what_was_sent_before(self, count):
         end = self.buffer.line_end()
         before = set(self.pending) | set(requests_of(self.hand))
-        self.send(count, 0, False)
+        self.send([False] * count, 0)
         settlement = self.buffer.settlement(end)
         assert settlement.journaled + settlement.pending == len(before & self._left())
         assert self.buffer.look(lambda it: it._is_passed(end)) == (not before & self._left())

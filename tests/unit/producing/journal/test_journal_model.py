@@ -224,12 +224,26 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
         self.take_back_damage(at_most=0 if offset < HEADER_BYTES else 1)
 
-    @rule(slot=st.sampled_from([0, 1]), share=st.floats(0, 0.01))
-    def a_cursor_slot_flipped(self, slot, share):
+    @rule(
+        slots=st.sampled_from([(0,), (1,), (0, 1)]),
+        how=st.sampled_from(["flipped", "zeros", "cut", "gone"]),
+        offset=st.integers(0, 99),
+    )
+    def cursor_slots_spoilt(self, slots, how, offset):
+        """Without any cursor everything that is still there comes again, and no id does."""
         self.journal.close()
-        path = self.place / f"cursor.{slot}"
-        flip(path, int(path.stat().st_size * share))
+        for slot in slots:
+            path = self.place / f"cursor.{slot}"
+            data = bytearray(path.read_bytes())
+            if how == "flipped":
+                data[offset] ^= 1
+            path.write_bytes(data[:30] if how == "cut" else data if how == "flipped" else b"")
+            if how == "zeros":
+                os.truncate(path, len(data))
+            elif how == "gone":
+                path.unlink()
         self.open()
+        assert self.journal.report.cursor_lost or slots != (0, 1) or how == "flipped"
         self.forgettable |= self.acked
         self.take_back_forgotten()
 
