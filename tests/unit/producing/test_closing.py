@@ -131,27 +131,23 @@ for number in range(100):
 """
 
 
+def ended(journal: str, ending: str = "") -> subprocess.CompletedProcess[str]:
+    """That program, with such an end."""
+    command = [sys.executable, "-c", _ENDS + ending, journal]
+    return subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
 def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
     tmp_path, ending
 ):
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDS + ending, str(tmp_path)],
-        check=False,
-        timeout=60,
-        capture_output=True,
-    )
-    assert done.returncode in (0, -signal.SIGINT)
+    assert ended(str(tmp_path), ending).returncode in (0, -signal.SIGINT)
     with Journal(tmp_path) as journal:
         assert journal.depth == 100
 
 
 def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss():
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True
-    )
-    assert done.returncode == 0
-    assert "'closed before it was sent': 100" in done.stderr
+    assert "'closed before it was sent': 100" in ended("").stderr
 
 
 # -- sending from ``asyncio``: whatever it waits for, the event loop goes on
