@@ -120,6 +120,26 @@ def test_what_is_acknowledged_is_freed_on_a_disk_that_is_full_to_the_last_byte(p
     assert reopened(place) == [b"y" * 1000]
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_what_a_failed_write_left_behind_is_never_written_after(place, disk, policy):
+    """Neither the write nor the cutting back works: the file is left alone, and the record goes to
+    a new one.
+    """
+    with Journal(place, disk=disk, sync=policy) as journal:
+        journal.append(b"before")
+        disk.room = 30
+        disk.fail["truncate"] = failing(io_error)
+        with pytest.raises(JournalSlow):
+            journal.append(b"x" * 100)
+        disk.room = None
+        eventually(lambda: journal.trouble is None)
+        assert journal.append(b"after") == 3
+        assert len(segments(place)) == 2
+        assert payloads(journal) == [b"before", b"x" * 100, b"after"]
+        crash(journal)
+    assert reopened(place) == [b"before", b"x" * 100, b"after"]
+
+
 def test_a_file_whose_sync_failed_is_never_synced_again(place, disk):
     with Journal(place, disk=disk) as journal:
         journal.append(b"before")
