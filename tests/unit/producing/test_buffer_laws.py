@@ -144,6 +144,23 @@ def test_requests_of_which_nothing_need_be_known_are_runs_and_a_batch_is_of_whol
         assert requests_of(batch) == list(range(first, first + batch_items))
 
 
+def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another_comes():
+    buffer = buffer_of(batch_items=100)
+    send(buffer, 0)
+    given = buffer.take_batch(0.0)
+    send(buffer, 1)
+    buffer.line_end()
+    send(buffer, 2)
+    send(buffer, 3, Future())
+    send(buffer, 4)
+    buffer.settle(given)
+    assert counts(buffer.take_batch(0.0)) == [1, 1, 1, 1]
+    large = buffer_of(batch_items=100, batch_bytes=100)
+    for _ in range(4):
+        send(large, b"x" * 10)
+    assert counts(large.take_batch(0.0)) == [2, 2]  # a quarter of a batch each
+
+
 def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
     buffer = buffer_of(batch_items=4)
     for number in range(12):
@@ -161,6 +178,17 @@ def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
     assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
 
 
+def test_the_oldest_of_a_run_is_dropped_alone():
+    buffer = buffer_of(batch_items=4)
+    for number in range(6):
+        send(buffer, number)
+    assert buffer.look(lambda it: it.drop_oldest())
+    assert (buffer.items, buffer.ready_items) == (5, 5)
+    for left, runs in ([1, 2, 3], [1, 1, 1]), ([4, 5], [2]):
+        batch = buffer.take_batch(0.0)
+        assert (requests_of(batch), counts(batch)) == (left, runs)
+
+
 def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
     spill = PaperSpill(is_write_ahead=False)
     buffer = buffer_of(spill, max_items=2, batch_items=2)
@@ -173,6 +201,21 @@ def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
     for _ in range(2):
         buffer.fill(spill.read(*order))
     assert (buffer.items, buffer.unread) == (2, 2)
+
+
+def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured():
+    buffer = buffer_of(batch_items=4)
+    for _ in range(6):
+        send(buffer, b"xx")
+    last = [*buffer.unsettled.values()][-1]
+    assert last.run is not None
+    last.run.append(b"yyy")  # by the one statement that matters
+    buffer._is_dirty = True
+    assert buffer.look(lambda it: (it.pushed, it.items, it.bytes)) == (7, 7, 15)
+    assert (last.size, buffer.ready_items, buffer.ready_bytes) == (7, 7, 15)
+    assert counts(buffer.take_batch(0.0)) == [4]
+    buffer.begin_again()
+    assert counts(buffer.take_batch(0.0)) + counts(buffer.take_batch(0.0)) == [4, 3]
 
 
 class Buffered(RuleBasedStateMachine):
@@ -281,27 +324,12 @@ class Buffered(RuleBasedStateMachine):
 
     @rule()
     def strike_a_caller(self):
-        """Whatever is kept beside the requests is spoilt; its own may have joined the last run."""
-        buffer, run = self.buffer, self.buffer._run
-        request = (self.number, b"")
-        if run is not None and run.run is not None and self._has_room(run, measured(request)):
-            run.run.append(request)  # by the one statement that matters
-            self.number += 1
-            self.accepted.append(request)
-            self.pending.append(request)
+        """Whatever is kept beside the requests is spoilt."""
+        buffer = self.buffer
         buffer.ready.clear()
         buffer.bytes = buffer.ready_items = buffer.ready_bytes = buffer._departed = -7
         buffer._is_dirty = True
         assert buffer.look(lambda it: it.items) >= 0
-
-    def _has_room(self, run: BufferedRequest, size: int) -> bool:
-        buffer = self.buffer
-        return (
-            buffer.items < self.max_items
-            and buffer.bytes + size <= self.max_bytes
-            and run.count < buffer._run_items
-            and run.size + size <= buffer._run_bytes
-        )
 
     @precondition(lambda self: self.spill is not None)
     @rule(room=st.sampled_from([0, 5, 1000]), is_stored=st.booleans())
