@@ -78,7 +78,7 @@ unit: $(READY)  ## tests without servers
 	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 
 # Bugs of others recreated, producers killed, a journal killed at 30 points; the ordinary run does fewer.
-faults: $(READY)  ## bugs recreated, producers and journals killed at 30 points
+faults: $(READY)  ## bugs recreated, journals killed at 30 points
 	@LEADERQ_TEST_FAULTS=30 $(BIN)/python -m pytest tests/faults
 
 # The nemesis against rude careers: make soak MINUTES=60 SEED=7. History and logs stay in logs/.

@@ -31,7 +31,7 @@ from leaderq.errors import (
     RequestTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.account import NEAR, BufferState, LossReason, Settlement
+from leaderq.producing.account import NEAR, BufferState, LossReason
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, WhenFull
 from leaderq.producing.request import BufferedRequest
@@ -130,7 +130,6 @@ class RequestBuffer(RequestSequence):
         self._is_refused = False  # whether the journal took nothing when it was asked last
         self._moved_s = -math.inf  # when the sink confirmed something for the last time
         self.spilled = 0
-        """How many times memory has come to the high mark."""
         self._is_in_journal: Callable[[], bool] = bool
         if spill is not None:
             spill.journal.when_room = self._wake_first
@@ -234,7 +233,6 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def fill(self, piece: Piece) -> None:
-        """Take requests that were read into memory, and move the position behind them."""
         self.take_in(piece)
         self._wake_sender()
         self._judge()
@@ -293,7 +291,6 @@ class RequestBuffer(RequestSequence):
 
     @_locked
     def line_end(self) -> LineEnd:
-        """Return the present end of the sequence of requests."""
         self._run = None
         return LineEnd(self.pushed, self._last_id)
 
@@ -311,17 +308,8 @@ class RequestBuffer(RequestSequence):
         finally:
             self._awaiting_end.remove(waker)
 
-    @_locked
-    def parted(self, some: Iterable[BufferedRequest]) -> list[BufferedRequest]:
-        """Return these requests, with each run split into its requests."""
-        return self.split(some)
-
-    @_locked
-    def settlement(self, end: LineEnd | None = None) -> Settlement:
-        """Return what became of the requests up to ``end`` (``None``: all), and of all lost
-        requests.
-        """
-        return self._settlement(end)
+    parted = _locked(RequestSequence.split)
+    settlement = _locked(RequestSequence.settled)
 
     @_locked
     def refuse(self, why: str) -> None:
@@ -527,7 +515,6 @@ class RequestBuffer(RequestSequence):
 
     @property
     def state(self) -> BufferState:
-        """Where a new request goes."""
         spill = self.spill
         is_as_levels_say = self._level is _DIRECT and not (spill and spill.is_write_ahead)
         return BufferState.BLOCKED if self._is_refused and not is_as_levels_say else self._level

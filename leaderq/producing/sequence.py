@@ -94,7 +94,6 @@ class RequestSequence:
 
     @property
     def items(self) -> int:
-        """How many requests are in memory."""
         return self.pushed - self._departed
 
     def push(self, one: BufferedRequest) -> None:
@@ -249,7 +248,7 @@ class RequestSequence:
             return False
         return self._final is not None or one.journal_id <= self.spill.journal.stored_id
 
-    def _settlement(self, end: LineEnd | None) -> Settlement:
+    def settled(self, end: LineEnd | None = None) -> Settlement:
         """Return what became of the requests up to ``end`` (``None``: all), and of all lost
         requests.
         """

@@ -293,8 +293,6 @@ class InHand:
         self.done += at if before.is_done else 0
         culprit.before, culprit.failed, culprit.failure = piece.attempts, counts, failure
         behind = piece.part(piece.records[at + 1 :])
-        for each in (before, behind):
-            each.together()
         self._replace(piece, [before, culprit, behind])
 
     def is_stored(self, piece: BatchPiece, failure: CallFailure) -> bool:

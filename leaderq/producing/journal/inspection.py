@@ -90,6 +90,7 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
     """Return the contents of a journal. ``thorough``: read every byte and check every record.
 
     :raises ConfigurationError: there is no journal.
+    :raises JournalFailed: a later version of leaderq wrote a segment.
     """
     place, disk = Path(directory), Disk()
     found = _found(disk, place)
@@ -126,9 +127,6 @@ def _view(
     disk: Disk, found: DirectoryScan, file: SegmentFile, thorough: bool, is_open: bool
 ) -> SegmentView:
     name, is_current = file.path.name, is_open and file is found.files[-1]
-    if file.is_foreign:
-        foreign = (found.foreign(file),)
-        return SegmentView(name, file.first_id, 0, 0, file.size, is_current, foreign)
     held = holding(disk, found, file, thorough=thorough, is_current=is_current)
     damages, records = held.damages, held.records
     if held.is_open_ended and held.torn and not is_current:

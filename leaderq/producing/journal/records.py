@@ -173,7 +173,7 @@ def scan(read: Reading, span: ScanRange) -> Iterator[Run | Gap]:
     :raises OSError: ``read`` raised it. Only EIO is not raised: bytes that the disk cannot return
         count as damaged.
     """
-    reading = _tolerant(read)
+    reading = tolerant(read)
     at, next_id, size = span.start, span.next_id, WINDOW
     sound_to = at
     while at < span.end:
@@ -197,7 +197,9 @@ def scan(read: Reading, span: ScanRange) -> Iterator[Run | Gap]:
             size = max(WINDOW, parsed.needs)
 
 
-def _tolerant(read: Reading) -> Reading:
+def tolerant(read: Reading) -> Reading:
+    """Return a reading in which bytes that the disk cannot return are zeros."""
+
     def reading(size: int, offset: int) -> bytes:
         try:
             data = read(size, offset)

@@ -11,7 +11,6 @@ is found when they are read.
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -39,6 +38,7 @@ from leaderq.producing.journal.records import (
     ScanRange,
     salt_of,
     scan,
+    tolerant,
 )
 from leaderq.producing.journal.segments import (
     HEADER_BYTES,
@@ -93,13 +93,6 @@ class Recovery:
         )
 
     def _run(self) -> None:
-        for file in self.found.files:
-            if file.header is not None and file.is_foreign:
-                raise JournalFailed(
-                    f"segment {file.path.name!r} has version {file.header.version}, and this"
-                    f" leaderq knows {VERSION}: a later one wrote it. Open the journal with that"
-                    " one, or have it send what is there first; nothing was changed"
-                )
         for file in self.found.files:
             self._take_in(file)
         self.damages += self.found.missing()
@@ -222,11 +215,6 @@ class SegmentFile:
     header: SegmentHeader | None
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether a later version of leaderq wrote the file."""
-        return self.header is not None and self.header.version > VERSION
-
-    @property
     def is_stub(self) -> bool:
         """Whether the file's creation was interrupted, so that no record was ever in it."""
         return self.header is None and self.size < HEADER_BYTES
@@ -285,13 +273,12 @@ class DirectoryScan:
                 name = f"{known.first_id:020d}-*.seg"
                 yield Damage(name, "the file is gone", 0, known.size, lost)
 
-    def foreign(self, file: SegmentFile) -> Damage:
-        version = file.header.version if file.header else 0
-        reason = f"its version is {version}, which this leaderq does not know; a later one wrote it"
-        return Damage(file.path.name, reason, 0, file.size)
-
 
 def scan_directory(disk: Disk, directory: Path) -> DirectoryScan:
+    """Return the contents of a journal's directory.
+
+    :raises JournalFailed: a later version of leaderq wrote a segment.
+    """
     files, bad = [], []
     for path in sorted(directory.iterdir()):
         if (name := parse_name(path.name)) is not None:
@@ -310,6 +297,12 @@ def segment_file(disk: Disk, path: Path, first_id: int, stamp: int) -> SegmentFi
         header = decode(disk.read(fd, HEADER_BYTES, 0))
     finally:
         disk.close(fd)
+    if header is not None and header.version > VERSION:
+        raise JournalFailed(
+            f"segment {path.name!r} has version {header.version}, and this leaderq knows {VERSION}:"
+            " a later one wrote it. Open the journal with that one, or have it send what is there"
+            " first; nothing was changed"
+        )
     if header is not None and header.first_id != first_id:
         header = None
     return SegmentFile(first_id, stamp, path, path.stat().st_size, header)
@@ -326,8 +319,7 @@ def _complete(files: list[SegmentFile], cursor: CursorState | None) -> dict[int,
             if cursor.clean or known.first_id != newest_id:
                 found[known.first_id] = (known.records, known.size)
     for file in files:
-        if file.header is not None and not file.is_foreign and file.header.previous_bytes:
-            header = file.header
+        if (header := file.header) is not None and header.previous_bytes:
             found[header.previous_first_id] = (header.previous_records, header.previous_bytes)
     return found
 
@@ -415,14 +407,8 @@ def _read_through(disk: Disk, file: SegmentFile, start: Known | None) -> Segment
 
 
 def _torn(read: Reading, start: int, end: int) -> int:
-    last = start
+    last, reading = start, tolerant(read)
     for offset in range(start, end, WINDOW):
-        try:
-            data = read(min(WINDOW, end - offset), offset).rstrip(b"\0")
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            continue
-        if data:
+        if data := reading(min(WINDOW, end - offset), offset).rstrip(b"\0"):
             last = offset + len(data)
     return last - start

@@ -46,9 +46,7 @@ def several(journal: Journal, serials: itertools.count[int], chance: random.Rand
             say(f"b {serial} {record_id}")
 
 
-def in_the_background(
-    journal: Journal, serials: itertools.count[int], chance: random.Random
-) -> None:
+def in_the_background(journal, serials, chance):
     slots = threading.Semaphore(50)
 
     def told(serial: int, record_id: int | None, error: Exception | None) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from kafka_roles import partition_leader
 from own_broker import own_broker  # noqa: F401  (in place of the session's: it is killed here)
 from reading_topics import read_all
 
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
-from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.sink import KafkaPlace, KafkaSink
 from leaderq.kafka.topics import create_topics, produce
 from leaderq.producing import BufferedProducer, QueueSink, Retry
 from leaderq.queues import DistributedQueue
@@ -165,6 +169,49 @@ def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     assert by_key(stored()) == {
         b"key-%d" % key: [b"%d" % each for each in range(key, 8000, 7)] for key in range(7)
     }
+
+
+KEYS = 30
+EACH = 20
+
+
+@pytest.fixture
+def at_fault(kafka_cluster, topic_name) -> Iterator[Any]:
+    """The broker of partition 0 of a topic of 3, each on one broker only; it runs again at the
+    end.
+    """
+    create_topics(kafka_cluster.address, {topic_name: 3})
+    broker = partition_leader(kafka_cluster, topic_name)
+    yield broker
+    if not broker.alive:
+        broker.start()
+
+
+def test_a_partition_whose_only_broker_is_away_holds_up_what_goes_there_and_nothing_else(
+    kafka_cluster, topic_name, at_fault, client
+):
+    sink = KafkaSink(kafka_cluster.address, topic_name, client=client)
+    with BufferedProducer(
+        sink, key=lambda request: request[0], batch_items=50, sink_timeout_s=1.0
+    ) as producer:
+        first = {key: producer.submit((b"%d" % key, b"0")) for key in range(KEYS)}
+        places: dict[int, KafkaPlace] = {key: future.result(60) for key, future in first.items()}
+        stuck = [key for key, place in places.items() if place.partition == 0]
+        assert 0 < len(stuck) < KEYS
+        at_fault.kill()
+        for number in range(1, EACH):
+            for key in range(KEYS):
+                producer.send((b"%d" % key, b"%d" % number))
+        healthy = KEYS + (KEYS - len(stuck)) * (EACH - 1)
+        eventually(lambda: producer.snapshot().balance.confirmed == healthy, timeout_s=60)
+        assert producer.snapshot().balance.pending == len(stuck) * (EACH - 1)
+        assert f"{topic_name}-0" in str(producer.snapshot().sink_error)
+        at_fault.start()
+        assert producer.flush(90), producer.snapshot()
+    found: dict[bytes, list[int]] = {}
+    for record in read_all(kafka_cluster.address, topic_name):
+        found.setdefault(record.key, []).append(int(record.value))
+    assert found == {b"%d" % key: list(range(EACH)) for key in range(KEYS)}
 
 
 def test_a_queue_gets_what_is_sent_once_and_in_order(session):

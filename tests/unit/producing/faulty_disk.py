@@ -15,16 +15,17 @@ from leaderq.producing.journal.segments import HEADER_BYTES
 
 
 class FaultyDisk(Disk):
-    """The real disk, but ``fail[name]`` is called with the arguments before a call of this name and
-    may raise; ``room`` is the number of bytes that may still be written (a write beyond is short,
-    the next one fails); ``free`` is what the file system says of itself, if it is not to be asked.
+    """The real disk, except that ``fail[name]`` is called with the arguments before a call of this
+    name and may raise. ``room``: how many bytes may still be written (then a write is short, the
+    next one fails, and no file can be made); ``is_full``: it takes nothing at all; ``free``: what
+    the file system says of itself, if it is not to be asked.
     """
 
-    def __init__(self) -> None:
-        self.fail: dict[str, Callable[..., None]] = {}
-        self._room: int | None = None
+    def __init__(self, room: int | None = None) -> None:
+        self.fail: dict[str, Callable[..., object]] = {}
         self.free: int | None = None
-        self._counting = threading.Lock()
+        self.is_full = False
+        self._room, self._counting = room, threading.Lock()
         self.calls: list[str] = []
         self.blocked = threading.Event()
         self.blocked.set()
@@ -51,17 +52,21 @@ class FaultyDisk(Disk):
 
     def create(self, path: Path) -> int:
         self._before("create", path)
+        if self.is_full or (self._room is not None and self._room <= 0):
+            raise no_space()
         return super().create(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         self._before("write", fd, data, offset)
+        if self.is_full:
+            raise no_space()
         with self._counting:
-            # what is there can be written over
-            if self._room is not None and offset + len(data) > os.fstat(fd).st_size:
-                if self._room <= 0:
+            grows = max(0, offset + len(data) - os.fstat(fd).st_size)
+            if self._room is not None and grows:
+                data = data[: len(data) - max(0, grows - self._room)]
+                if not data:
                     raise no_space()
-                data = data[: self._room]
-                self._room -= len(data)
+                self._room -= min(grows, self._room)
         return super().write(fd, data, offset)
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
@@ -85,12 +90,24 @@ class FaultyDisk(Disk):
         super().remove(path)
 
     def free_bytes(self, path: Path) -> int:
+        if self.is_full:
+            return 0
         free = self._room if self.free is None else self.free
         return super().free_bytes(path) if free is None else free
 
     def rename(self, old: Path, new: Path) -> None:
         self._before("rename", old, new)
         super().rename(old, new)
+
+
+class QuickDisk(FaultyDisk):
+    """Forces nothing out: what was written outlives a process, and no power is cut."""
+
+    def sync(self, fd: int) -> None:
+        self._before("sync", fd)
+
+    def sync_directory(self, path: Path) -> None:
+        pass
 
 
 def no_space() -> OSError:
@@ -101,9 +118,7 @@ def io_error() -> OSError:
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def failing(
-    error: Callable[[], OSError], times: int = 1, only: Callable[..., bool] = lambda *_: True
-) -> Callable[..., None]:
+def failing(error, times=1, only=lambda *_: True):
     """Fails the next so many calls that ``only`` is true of."""
     left = [times]
 

@@ -22,7 +22,7 @@ CHOSEN = {LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED}
 
 
 @pytest.mark.parametrize("reason", LossReason)
-def test_a_loss_is_a_failure_or_a_drop_and_some_were_chosen(reason: LossReason) -> None:
+def test_a_loss_is_a_failure_or_a_drop_and_some_were_chosen(reason):
     assert reason.is_failure is (reason in FAILURES)
     settlement = Settlement(lost={reason.value: 1})
     assert (bool(settlement), settlement.is_as_chosen) == (False, reason in CHOSEN)
@@ -30,7 +30,7 @@ def test_a_loss_is_a_failure_or_a_drop_and_some_were_chosen(reason: LossReason) 
     assert not mixed.is_as_chosen
 
 
-def test_a_settlement_is_true_if_nothing_is_missing() -> None:
+def test_a_settlement_is_true_if_nothing_is_missing():
     assert Settlement() == Settlement(0, 0, 0, {}, (), None)
     for sound in (Settlement(), Settlement(confirmed=5, journaled=7)):
         assert (bool(sound), sound.is_as_chosen) == (True, True)
@@ -38,7 +38,7 @@ def test_a_settlement_is_true_if_nothing_is_missing() -> None:
         assert (bool(unsound), unsound.is_as_chosen) == (False, False)
 
 
-def test_a_balance_is_exact_if_every_request_is_in_it_once() -> None:
+def test_a_balance_is_exact_if_every_request_is_in_it_once():
     balance = Balance(9, 3, 4, 5, {"expired": 2}, {"refused by the sink": 1}, {"full": 1})
     assert (balance.lost, balance.is_exact) == (3, True)
     for field in ("accepted", "recovered", "confirmed", "pending"):
@@ -59,9 +59,7 @@ MARKS = Watermarks(200, 2000)
         (0, 2000, True, True),
     ],
 )
-def test_levels_are_shares_of_items_or_of_bytes(
-    items: int, size: int, is_near: bool, is_high: bool
-) -> None:
+def test_levels_are_shares_of_items_or_of_bytes(items, size, is_near, is_high):
     share = MARKS.share(items, size)
     assert (share >= NEAR, share >= 1) == (is_near, is_high)
 
@@ -76,9 +74,7 @@ def test_levels_are_shares_of_items_or_of_bytes(
         (1, 1999, 1, True),
     ],
 )
-def test_one_more_fits_within_the_bounds_and_a_lone_one_always(
-    items: int, size: int, more: int, fits: bool
-) -> None:
+def test_one_more_fits_within_the_bounds_and_a_lone_one_always(items, size, more, fits):
     assert MARKS.fits(items, size, more) is fits
 
 
@@ -105,8 +101,8 @@ LOW, BETWEEN, HIGH = 0.5, 0.51, 1.0
     ],
 )
 def test_levels_lead_to_a_state_which_does_not_flutter_between_the_marks(
-    state: BufferState, level: float, is_read_up: bool, after: BufferState
-) -> None:
+    state, level, is_read_up, after
+):
     assert MARKS.next_level(state, level, has_journal=True, is_read_up=is_read_up) is after
     without = MARKS.next_level(state, level, has_journal=False, is_read_up=True)
     assert without is (B if level is HIGH else D)
@@ -117,8 +113,8 @@ levels = st.floats(0, 1.2)
 
 @given(st.sampled_from([D, S, R]), levels, st.booleans())
 def test_a_state_stays_as_it_is_while_the_levels_do_and_nothing_passes_the_journal(
-    state: BufferState, at: float, is_read_up: bool
-) -> None:
+    state, at, is_read_up
+):
     once = MARKS.next_level(state, at, has_journal=True, is_read_up=is_read_up)
     again = MARKS.next_level(once, at, has_journal=True, is_read_up=is_read_up)
     assert again is once

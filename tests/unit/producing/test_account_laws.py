@@ -14,10 +14,9 @@ import tempfile
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from full_disk import FullDisk
+from faulty_disk import QuickDisk
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -38,7 +37,7 @@ class Account(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.sink = ScriptedSink()
-        self.disk = FullDisk()
+        self.disk = QuickDisk()
         self.sent: list[int] = []
         self.lost: list[int] = []
         self.futures: dict[int, Future[None]] = {}
@@ -58,29 +57,14 @@ class Account(RuleBasedStateMachine):
         max_items=st.integers(1, 12),
         batch_items=st.integers(1, 5),
     )
-    def settle_on(
-        self,
-        has_journal: bool,
-        is_write_ahead: bool,
-        is_capped: bool,
-        disk_bytes: int | None,
-        when_full: WhenFull,
-        has_key: bool,
-        max_items: int,
-        batch_items: int,
-    ) -> None:
-        self.has_journal, self.is_capped = has_journal, is_capped
-        self.disk.size = disk_bytes
-        if has_journal and when_full is WhenFull.DROP_OLDEST:
-            when_full = WhenFull.RAISE
+    def settle_on(self, has_journal, is_write_ahead, is_capped, disk_bytes, has_key, **options):
+        self.has_journal, self.is_capped, self.options = has_journal, is_capped, options
+        self.disk.room = disk_bytes
+        if has_journal and options["when_full"] is WhenFull.DROP_OLDEST:
+            options["when_full"] = WhenFull.RAISE
         self.policy = Every(5) if is_write_ahead and has_journal else None
-        self.options: dict[str, Any] = {
-            "max_items": max_items,
-            "batch_items": batch_items,
-            "when_full": when_full,
-        }
         if has_key:
-            self.options["key"] = lambda request: request[0]
+            options["key"] = lambda request: request[0]
         self.open()
 
     def open(self) -> None:
@@ -109,7 +93,7 @@ class Account(RuleBasedStateMachine):
         padding=st.sampled_from([0, 0, 200, 900]),
         waits=st.booleans(),
     )
-    def send(self, count: int, key: int, padding: int, waits: bool) -> None:
+    def send(self, count, key, padding, waits):
         assert self.producer is not None
         for _ in range(count):
             request = (key, self.number, b"x" * padding)
@@ -126,26 +110,26 @@ class Account(RuleBasedStateMachine):
             self.number += 1
 
     @rule(line=st.sampled_from([takes, is_away, is_broken, refuses(0), refuses(1, 2)]))
-    def change_the_sink(self, line: Any) -> None:
+    def change_the_sink(self, line):
         self.sink.now(line)
 
     @precondition(lambda self: self.has_journal)
     @rule(is_full=st.booleans())
-    def fill_the_disk(self, is_full: bool) -> None:
+    def fill_the_disk(self, is_full):
         self.disk.is_full = is_full
 
     @rule()
-    def flush(self) -> None:
+    def flush(self):
         assert self.producer is not None
         self.producer.flush(0.05)
 
     @precondition(lambda self: self.has_journal)
     @rule()
-    def restart(self) -> None:
+    def restart(self):
         self.shut(0.01)
         self.restarts.append(len(self.sink.confirmed))
         # what was confirmed could not be noted
-        self.may_repeat = self.may_repeat or self.disk.is_full or self.disk.size is not None
+        self.may_repeat = self.may_repeat or self.disk.is_full or self.disk.room is not None
         self.disk.is_full = False
         left = 0 if self.journal is None else self.journal.depth
         self.open()
@@ -162,7 +146,7 @@ class Account(RuleBasedStateMachine):
                 self.journal.close()
 
     @invariant()
-    def the_account_is_exact(self) -> None:
+    def the_account_is_exact(self):
         if self.producer is not None:
             snapshot = self.producer.snapshot()
             assert snapshot.balance.is_exact, snapshot
@@ -173,7 +157,7 @@ class Account(RuleBasedStateMachine):
             assert snapshot.memory_items <= self.options["max_items"]
 
     @invariant()
-    def the_order_within_a_key_is_kept(self) -> None:
+    def the_order_within_a_key_is_kept(self):
         confirmed = list(self.sink.confirmed)
         # What comes again because its acknowledgement was lost comes in order again, also what was
         # refused before.

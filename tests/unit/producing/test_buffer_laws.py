@@ -104,12 +104,10 @@ def buffer_of(spill: PaperSpill | None = None, **given: Any) -> RequestBuffer:
         "close_timeout_s": 1.0,
         "name": "producer",
     }
-    return RequestBuffer(ProducerOptions(**{**options, **given}), spill)  # type: ignore[arg-type]
+    return RequestBuffer(ProducerOptions(**{**options, **given}), spill)
 
 
-def send(
-    buffer: RequestBuffer, request: Any, waiter: Future[Any] | None = None, **given: Any
-) -> bool:
+def send(buffer, request, waiter=None, **given):
     """As a producer does: without a ``waiter``, nothing need be known of the request."""
     size = measured(request)
     if waiter is None and buffer.take_at_once(request, size):
@@ -121,7 +119,7 @@ def send(
     policy: FullPolicy = given.get("when_full", WhenFull.RAISE)
     admission = Admission(buffer, one, policy, None, None, lambda: None)
     while (wait_s := admission.attempt()) is not None:
-        clock.now_s = partial(float.__add__, clock.now_s(), wait_s)  # type: ignore[assignment]
+        clock.now_s = partial(float.__add__, clock.now_s(), wait_s)
     return admission.is_placed
 
 
@@ -133,12 +131,10 @@ def counts(batch: list[BufferedRequest]) -> list[int]:
     return [one.count for one in batch]
 
 
-@pytest.mark.parametrize(
-    ("batch_items", "runs"), [(1000, [250] * 4), (512, [256] * 2), (256, [256]), (3, [3])]
-)
+@pytest.mark.parametrize(("batch_items", "runs"), [(1000, [250] * 4), (512, [256] * 2), (3, [3])])
 def test_requests_of_which_nothing_need_be_known_are_runs_and_a_batch_is_of_whole_ones(
-    batch_items: int, runs: list[int]
-) -> None:
+    batch_items, runs
+):
     buffer = buffer_of(batch_items=batch_items)
     for number in range(2 * batch_items):
         send(buffer, number)
@@ -148,7 +144,7 @@ def test_requests_of_which_nothing_need_be_known_are_runs_and_a_batch_is_of_whol
         assert requests_of(batch) == list(range(first, first + batch_items))
 
 
-def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another_comes() -> None:
+def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another_comes():
     buffer = buffer_of(batch_items=100)
     send(buffer, 0)
     given = buffer.take_batch(0.0)
@@ -165,7 +161,7 @@ def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another
     assert counts(large.take_batch(0.0)) == [2, 2]  # a quarter of a batch each
 
 
-def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place() -> None:
+def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
     buffer = buffer_of(batch_items=4)
     for number in range(12):
         send(buffer, number)
@@ -182,7 +178,7 @@ def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place() -
     assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
 
 
-def test_the_oldest_of_a_run_is_dropped_alone() -> None:
+def test_the_oldest_of_a_run_is_dropped_alone():
     buffer = buffer_of(batch_items=4)
     for number in range(6):
         send(buffer, number)
@@ -193,7 +189,7 @@ def test_the_oldest_of_a_run_is_dropped_alone() -> None:
         assert (requests_of(batch), counts(batch)) == (left, runs)
 
 
-def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once() -> None:
+def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
     spill = PaperSpill(is_write_ahead=False)
     buffer = buffer_of(spill, max_items=2, batch_items=2)
     for number in range(6):
@@ -207,7 +203,7 @@ def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once() -
     assert (buffer.items, buffer.unread) == (2, 2)
 
 
-def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured() -> None:
+def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured():
     buffer = buffer_of(batch_items=4)
     for _ in range(6):
         send(buffer, b"xx")
@@ -238,32 +234,17 @@ class Buffered(RuleBasedStateMachine):
         batch_bytes=st.sampled_from([1 << 20, 400, 90]),  # two to a run; less than one may take
         when_full=st.sampled_from(list(WhenFull)),
     )
-    def settle_on(
-        self,
-        journal: str,
-        max_items: int,
-        max_bytes: int,
-        batch_items: int,
-        batch_bytes: int,
-        when_full: WhenFull,
-    ) -> None:
+    def settle_on(self, journal, when_full, **options):
         self.lost: list[Lost] = []
         self.spill = (
             None if journal == "none" else PaperSpill(is_write_ahead=journal == "written ahead")
         )
-        self.most, self.most_bytes = batch_items, batch_bytes
-        self.max_items, self.max_bytes = max_items, max_bytes
+        self.most, self.most_bytes = options["batch_items"], options["batch_bytes"]
+        self.max_items, self.max_bytes = options["max_items"], options["max_bytes"]
         self.when_full = when_full
         if self.spill is not None and when_full is WhenFull.DROP_OLDEST:
             self.when_full = WhenFull.RAISE
-        self.buffer = buffer_of(
-            self.spill,
-            max_items=max_items,
-            max_bytes=max_bytes,
-            batch_items=batch_items,
-            batch_bytes=batch_bytes,
-            dropped_listener=self.lost.append,
-        )
+        self.buffer = buffer_of(self.spill, dropped_listener=self.lost.append, **options)
         self.number = self.refused = 0
         self.pending: list[Any] = []  # and not in hand, in order
         self.hand: list[BufferedRequest] = []
@@ -271,9 +252,13 @@ class Buffered(RuleBasedStateMachine):
         self.accepted: list[Any] = []
         self.futures: dict[int, Future[Any]] = {}
 
-    @rule(count=st.integers(1, 14), padding=st.sampled_from([0, 10, 60]), waits=st.booleans())
-    def send(self, count: int, padding: int, waits: bool) -> None:
-        for _ in range(count):
+    @rule(
+        awaited=st.lists(st.booleans(), min_size=1, max_size=14)
+        | st.integers(1, 14).map(lambda count: [False] * count),
+        padding=st.sampled_from([0, 10, 60]),
+    )
+    def send(self, awaited, padding):
+        for waits in awaited:
             request, self.number = (self.number, b"x" * padding), self.number + 1
             waiter: Future[Any] | None = Future() if waits else None
             before = len(self.lost)
@@ -293,7 +278,7 @@ class Buffered(RuleBasedStateMachine):
                 self.futures[request[0]] = waiter
 
     @rule()
-    def take(self) -> None:
+    def take(self):
         batch = self.buffer.take_batch(0.0)
         found = requests_of(batch)
         assert found == self.pending[: len(found)]
@@ -306,7 +291,7 @@ class Buffered(RuleBasedStateMachine):
 
     @precondition(lambda self: self.hand)
     @rule(refused=st.booleans(), first=st.integers(0, 30), count=st.integers(1, 30))
-    def hear_of_some(self, refused: bool, first: int, count: int) -> None:
+    def hear_of_some(self, refused, first, count):
         """Of some in hand: the others stay there, each by itself."""
         self.hand = self.buffer.parted(self.hand)
         assert all(one.run is None for one in self.hand)
@@ -326,19 +311,19 @@ class Buffered(RuleBasedStateMachine):
 
     @precondition(lambda self: self.hand)
     @rule(is_twice=st.booleans())
-    def hear_of_all(self, is_twice: bool) -> None:
+    def hear_of_all(self, is_twice):
         self.confirmed += requests_of(self.hand)
         for _ in range(1 + is_twice):
             self.buffer.settle(self.hand)
         self.hand = []
 
     @rule()
-    def strike_the_sender(self) -> None:
+    def strike_the_sender(self):
         self.buffer.begin_again()
         self.pending[:0], self.hand = requests_of(self.hand), []
 
     @rule()
-    def strike_a_caller(self) -> None:
+    def strike_a_caller(self):
         """Whatever is kept beside the requests is spoilt."""
         buffer = self.buffer
         buffer.ready.clear()
@@ -348,7 +333,7 @@ class Buffered(RuleBasedStateMachine):
 
     @precondition(lambda self: self.spill is not None)
     @rule(room=st.sampled_from([0, 5, 1000]), is_stored=st.booleans())
-    def change_the_journal(self, room: int, is_stored: bool) -> None:
+    def change_the_journal(self, room, is_stored):
         assert self.spill is not None
         journal = self.spill.journal
         journal.room = room
@@ -357,7 +342,7 @@ class Buffered(RuleBasedStateMachine):
 
     @precondition(lambda self: self.spill is not None)
     @rule(times=st.integers(1, 2))
-    def read_the_journal(self, times: int) -> None:
+    def read_the_journal(self, times):
         """Twice, if its reader was struck."""
         order, _ = self.buffer._order()
         for _ in range(times if order is not None else 0):
@@ -365,7 +350,7 @@ class Buffered(RuleBasedStateMachine):
             self.buffer.fill(self.spill.read(*order))
 
     @rule()
-    def come_to_rest(self) -> None:
+    def come_to_rest(self):
         for _ in range(1000):
             if self.spill is not None:
                 self.change_the_journal(1000, True)
@@ -376,10 +361,10 @@ class Buffered(RuleBasedStateMachine):
             self.hear_of_all(False)
 
     @rule(count=st.integers(0, 3))
-    def a_flush_covers_what_was_sent_before(self, count: int) -> None:
+    def a_flush_covers_what_was_sent_before(self, count):
         end = self.buffer.line_end()
         before = set(self.pending) | set(requests_of(self.hand))
-        self.send(count, 0, False)
+        self.send([False] * count, 0)
         settlement = self.buffer.settlement(end)
         assert settlement.journaled + settlement.pending == len(before & self._left())
         assert self.buffer.look(lambda it: it._is_passed(end)) == (not before & self._left())
@@ -388,7 +373,7 @@ class Buffered(RuleBasedStateMachine):
         return {*self.pending, *requests_of(self.hand)}
 
     @invariant()
-    def the_account_is_exact(self) -> None:
+    def the_account_is_exact(self):
         balance = self.buffer.look(lambda it: it.balance())
         assert balance.is_exact
         assert balance.accepted == len(self.accepted)
@@ -396,12 +381,15 @@ class Buffered(RuleBasedStateMachine):
         assert balance.pending == len(self._left())
         assert balance.lost == len(self.lost)
         assert balance.refused.get("no room", 0) == self.refused
+        left = [self.futures[number] for number, _ in self._left() if number in self.futures]
+        assert not any(future.done() for future in left)
         settlement = self.buffer.settlement()
         assert settlement.journaled + settlement.pending == len(self._left())
+        assert not settlement.journaled or self.spill is not None
         assert bool(settlement) == (not settlement.pending and not self.lost)
 
     @invariant()
-    def all_that_is_kept_beside_the_requests_is_what_they_say(self) -> None:
+    def all_that_is_kept_beside_the_requests_is_what_they_say(self):
         buffer = self.buffer
         here = [*buffer.unsettled.values()]
         assert buffer.items == sum(one.count for one in here) <= self.max_items
@@ -417,7 +405,7 @@ class Buffered(RuleBasedStateMachine):
         assert (buffer.oldest in here) if here else buffer.oldest is None
 
     @invariant()
-    def what_is_in_the_journal_only_is_behind_all_of_memory(self) -> None:
+    def what_is_in_the_journal_only_is_behind_all_of_memory(self):
         if self.spill is not None:
             ids = [one.journal_id for one in self.buffer.unsettled.values() if one.journal_id]
             assert ids == sorted(ids)

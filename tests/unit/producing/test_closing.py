@@ -9,17 +9,15 @@ import sys
 import threading
 from collections.abc import Awaitable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
-from scripted_sink import Make, ScriptedSink, is_away, refuses, takes
+from scripted_sink import is_away, refuses, takes
 from tasks import busy_default_executor
 
 from leaderq.errors import RequestsLost
 from leaderq.producing import (
-    EVERY_ITEM,
     NO_SYNC,
     PLAIN,
     Block,
@@ -31,13 +29,10 @@ from leaderq.producing import (
     Retry,
     WhenFull,
 )
-from leaderq.producing.journal import Policy
 from leaderq.testing import eventually
 
 
-def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(producer, sink):
     sink.now(is_away)
     one = producer()
     for number in range(30):
@@ -50,29 +45,9 @@ def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(
     assert not one.close()  # asked again, it says the same
 
 
-def test_a_flush_tells_what_is_confirmed_what_the_journal_has_and_what_only_memory_has(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    in_memory = producer()
-    in_memory.send("a")
-    settlement = in_memory.flush(0.01)
-    assert not settlement
-    assert settlement.pending == 1
-    written_ahead = producer(journal=tmp_path, persistence=EVERY_ITEM)
-    written_ahead.send("b")
-    settlement = written_ahead.flush(0.01)
-    assert settlement
-    assert (settlement.journaled, settlement.pending) == (1, 0)
-    sink.now(takes)
-    assert written_ahead.flush(30).confirmed == 1
-
-
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
 @pytest.mark.parametrize("end", ["flush", "close", "block"])
-def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
-    sink: ScriptedSink, tmp_path: Path, policy: Policy, end: str
-) -> None:
+def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(sink, tmp_path, policy, end):
     sink.now(is_away)
     disk = FaultyDisk()
     with Journal(tmp_path, sync=policy, disk=disk) as journal:
@@ -93,11 +68,6 @@ def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
         assert not one.close()  # a second sync may succeed; what the first one lost is lost
 
 
-def block(sink: Any, **options: Any) -> None:
-    with BufferedProducer(sink, linger_s=0.0, close_timeout_s=0.05, **options) as one:
-        one.send("a")
-
-
 REASONS = {
     LossReason.NEWEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_NEWEST}),
     LossReason.OLDEST: ([is_away], {"max_items": 1, "when_full": WhenFull.DROP_OLDEST}),
@@ -113,12 +83,8 @@ REASONS = {
 
 @pytest.mark.parametrize("reason", list(REASONS))
 def test_a_request_lost_for_any_reason_is_logged_and_counted(
-    producer: Make,
-    sink: ScriptedSink,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    reason: LossReason,
-) -> None:
+    producer, sink, tmp_path, caplog, reason
+):
     script, options = REASONS[reason]
     sink.now(*script)
     disk = FaultyDisk()
@@ -139,7 +105,7 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
             eventually(lambda: one.flush(0.0).lost or state == "full")
         lost = one.close(0.0 if sink.script == [is_away] else 30).lost
         lines = [record.args for record in caplog.records if "requests lost" in record.getMessage()]
-        counted = sum(args[2] for args in lines if args[1] == reason.value)  # type: ignore[index, misc]
+        counted = sum(args[2] for args in lines if args[1] == reason.value)
         assert counted == lost[reason.value] > 0
         if reason in (LossReason.CORRUPT, LossReason.UNDECODABLE):
             # It keeps nothing else from being sent.
@@ -165,27 +131,23 @@ for number in range(100):
 """
 
 
+def ended(journal: str, ending: str = "") -> subprocess.CompletedProcess[str]:
+    """That program, with such an end."""
+    command = [sys.executable, "-c", _ENDS + ending, journal]
+    return subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
 def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
-    tmp_path: Path, ending: str
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDS + ending, str(tmp_path)],
-        check=False,
-        timeout=60,
-        capture_output=True,
-    )
-    assert done.returncode in (0, -signal.SIGINT)
+    tmp_path, ending
+):
+    assert ended(str(tmp_path), ending).returncode in (0, -signal.SIGINT)
     with Journal(tmp_path) as journal:
         assert journal.depth == 100
 
 
-def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDS, ""], check=False, timeout=60, capture_output=True, text=True
-    )
-    assert done.returncode == 0
-    assert "'closed before it was sent': 100" in done.stderr
+def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss():
+    assert "'closed before it was sent': 100" in ended("").stderr
 
 
 # -- sending from ``asyncio``: whatever it waits for, the event loop goes on
@@ -205,33 +167,23 @@ async def beside(waiting: Awaitable[T], until: threading.Event | asyncio.Event) 
     return turns, task.result()
 
 
-def test_a_loop_goes_on_while_a_send_waits_for_room(producer: Make, sink: ScriptedSink) -> None:
+@pytest.mark.parametrize("waits", ["send", "flush", "close"])
+def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
-    turns, taken = asyncio.run(beside(one.asend("b"), sink.open))
-    assert (turns >= 50, taken) == (True, True)
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "b"]
+    calls: dict[str, Any] = {
+        "send": partial(one.asend, "b"),
+        "flush": partial(one.aflush, 60.0),
+        "close": partial(one.aclose, 60.0),
+    }
+    turns, outcome = asyncio.run(beside(calls[waits](), sink.open))
+    assert (turns >= 50, bool(outcome)) == (True, True)
+    assert one.close(30).confirmed == len(sink.confirmed)
+    assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
 
 
-def test_a_loop_goes_on_while_a_flush_and_a_close_wait(producer: Make, sink: ScriptedSink) -> None:
-    sink.shut()
-    one = producer(sink_timeout_s=60.0)
-    one.send("a")
-    turns, settlement = asyncio.run(beside(one.aflush(60.0), sink.open))
-    assert turns >= 50
-    assert settlement
-    sink.shut()
-    one.send("b")
-    turns, settlement = asyncio.run(beside(one.aclose(60.0), sink.open))
-    assert turns >= 50
-    assert settlement.confirmed == 2
-
-
-def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(producer, sink):
     one = producer()
     one.send("a")
 
@@ -243,9 +195,7 @@ def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(
     asyncio.run(main())
 
 
-def test_cancelled_while_it_waits_for_room_nothing_was_taken(
-    producer: Make, sink: ScriptedSink
-) -> None:
+def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
@@ -266,7 +216,7 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(
     assert sink.confirmed == ["a", "c"]
 
 
-def test_async_with_closes_and_tells_of_losses(sink: ScriptedSink) -> None:
+def test_async_with_closes_and_tells_of_losses(sink):
     async def block(**options: Any) -> None:
         async with BufferedProducer(sink, linger_s=0.0, **options) as one:
             assert await one.asend("a")

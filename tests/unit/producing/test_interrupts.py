@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
+from faulty_disk import QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, BufferedProducer, Journal
@@ -91,7 +91,7 @@ class Life:
 
     def __init__(self, place: Path, persistence: Any) -> None:
         self.place, self.sink = place, ScriptedSink(is_away)
-        self.journal = Journal(place, sync=persistence or NO_SYNC, disk=FullDisk())
+        self.journal = Journal(place, sync=persistence or NO_SYNC, disk=QuickDisk())
         self.one = BufferedProducer(
             self.sink,
             journal=self.journal,
@@ -171,8 +171,8 @@ CALLS = ["0", "1", "2", "3", "4", "7", "flush", "snapshot", "close"]
 @pytest.mark.parametrize("persistence", [None, EVERY_ITEM], ids=["spills", "written ahead"])
 @pytest.mark.parametrize("target", CALLS)
 def test_interrupted_in_a_call_nothing_accepted_is_lost_or_misreported(
-    places: Iterator[Path], caplog: pytest.LogCaptureFixture, target: str, persistence: Any
-) -> None:
+    places, caplog, target, persistence
+):
     first, tracer = Life(next(places), persistence), Tracer(0)
     first.run(tracer, target)
     first.end(caplog)
@@ -191,8 +191,8 @@ THREADS = ["leaderq-producer-sender", "leaderq-journal", "leaderq-producer-journ
 @pytest.mark.parametrize("persistence", [None, EVERY_ITEM], ids=["spills", "written ahead"])
 @pytest.mark.parametrize("name", THREADS)
 def test_interrupted_in_a_thread_of_its_own_a_producer_goes_on_and_loses_nothing(
-    places: Iterator[Path], caplog: pytest.LogCaptureFixture, name: str, persistence: Any
-) -> None:
+    places, caplog, name, persistence
+):
     luck = random.Random(name)
     for _ in range(max(15, FAULTS // 3)):
         tracer = Tracer(luck.randrange(1, 700))
@@ -205,7 +205,7 @@ def test_interrupted_in_a_thread_of_its_own_a_producer_goes_on_and_loses_nothing
         try:
             life = Life(next(places), persistence)
         finally:
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
         for number in range(COUNT):
             life.send(number, with_future=number % 3 == 0 and persistence is None)
         life.sink.now(takes)

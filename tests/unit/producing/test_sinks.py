@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from mute import TOLD, Mute
-from scripted_sink import Make
 
 from leaderq.base import clock
 from leaderq.errors import (
@@ -29,13 +28,13 @@ from leaderq.testing import eventually
 
 
 class TestCallableSink:
-    def test_a_return_is_the_acknowledgement(self) -> None:
+    def test_a_return_is_the_acknowledgement(self):
         got: list[Any] = []
         assert CallableSink(got.append).send([1, 2], 1.0).refused == {}
         assert CallableSink(got.append, each=True).send([1, 2], 1.0).again == ()
         assert got == [[1, 2], 1, 2]
 
-    def test_one_by_one_those_before_the_failure_are_confirmed(self) -> None:
+    def test_one_by_one_those_before_the_failure_are_confirmed(self):
         def call(record: int) -> None:
             if record == 2:
                 raise ValueError("bad")
@@ -47,9 +46,7 @@ class TestCallableSink:
         assert list(outcome.again) == [3, 4]
 
     @pytest.mark.parametrize("bad", [(), (0,), (7,), (3, 4), tuple(range(8))])
-    def test_the_records_at_fault_are_found_and_the_others_are_given(
-        self, bad: tuple[int, ...]
-    ) -> None:
+    def test_the_records_at_fault_are_found_and_the_others_are_given(self, bad):
         got: list[int] = []
 
         def call(batch: list[int]) -> None:
@@ -62,7 +59,7 @@ class TestCallableSink:
         assert got == [number for number in range(8) if number not in bad]
         assert outcome.again == ()
 
-    def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self) -> None:
+    def test_an_error_that_nobody_named_is_the_sinks_and_not_a_records(self):
         error = LookupError("whatever this is")
 
         def call(batch: list[int]) -> None:
@@ -72,7 +69,7 @@ class TestCallableSink:
         assert (outcome.refused, list(outcome.again), outcome.error) == ({}, [0, 1], error)
         assert list(CallableSink(call, refuses=(LookupError,)).send([1], 1.0).refused) == [0]
 
-    def test_work_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self) -> None:
+    def test_work_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self):
         async def stores(batch: list[int]) -> None:
             pass
 
@@ -85,29 +82,7 @@ class TestCallableSink:
 
 
 class TestKafkaSink:
-    def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_it(self) -> None:
-        from confluent_kafka import KafkaError, KafkaException
-
-        from leaderq.kafka.clients.confluent_producer import ConfluentProducer
-        from leaderq.kafka.sink import KafkaSink
-
-        class Ending(ConfluentProducer):
-            def open(self, timeout_s: float | None = None) -> None:
-                self._counts["t"] = (1, clock.now_s())
-
-            def _give(self, *_: Any) -> None:
-                raise KafkaException(KafkaError(KafkaError._FATAL, "too large, some time ago"))
-
-        sink = KafkaSink("nowhere:1", "t", client="confluent")
-        sink._make = Ending  # type: ignore[assignment]
-        outcome = sink.send([b"a", b"b"], 1.0)
-        assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
-        assert isinstance(outcome.error, SinkAway)
-        assert sink._client is None
-
-    def test_what_a_replaced_client_was_handed_is_neither_waited_for_nor_kept(
-        self,
-    ) -> None:
+    def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_what_it_had(self):
         from confluent_kafka import KafkaError, KafkaException
 
         from leaderq.kafka.clients.confluent_producer import ConfluentProducer
@@ -129,7 +104,7 @@ class TestKafkaSink:
                 raise AssertionError("nobody is waited for")
 
         sink = KafkaSink("nowhere:1", "t", client="confluent")
-        sink._make = Silent  # type: ignore[assignment]
+        sink._make = Silent
         first, second = sink.hand_over([b"bad"], 60.0), sink.hand_over([b"behind"], 60.0)
         for outcome in (first(), second()):
             assert (outcome.refused, list(outcome.again)) == ({}, [0])
@@ -138,56 +113,40 @@ class TestKafkaSink:
         assert given == [[b"bad", b"behind"], [b"behind"]]
 
 
-class FakeQueue:
-    """``put_many`` as that of a recipe; ``does`` decides."""
-
-    def __init__(self, does: Callable[[Sequence[Any]], object]) -> None:
-        self.does = does
-        self.puts: list[list[Any]] = []
-
-    def put_many(self, items: Any, **options: Any) -> int:
-        self.puts.append(list(items))
-        self.does(items)
-        return len(items)
-
-
 class TestQueueSink:
-    def test_what_put_many_returns_for_is_confirmed(self) -> None:
-        queue = FakeQueue(lambda items: None)
-        outcome = QueueSink(queue).send(["a", "b"], 30.0)
+    def test_what_put_many_returns_for_is_confirmed(self):
+        puts: list[list[str]] = []
+        outcome = QueueSink(put_many=puts.append).send(["a", "b"], 30.0)
         assert (outcome.refused, list(outcome.again)) == ({}, [])
-        assert queue.puts == [["a", "b"]]
+        assert puts == [["a", "b"]]
 
-    def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self) -> None:
-        back = threading.Event()
-        queue = FakeQueue(lambda items: back.wait(60))
-        sink = QueueSink(queue)
+    def test_while_the_servers_are_away_it_is_busy_and_puts_nothing_twice(self):
+        back, puts = threading.Event(), list[Any]()
+        sink = QueueSink(put_many=lambda items: (puts.append(items), back.wait(60)))
         batch = [["a"], ["b"]]
         for _ in range(3):
             with pytest.raises(SinkBusy):
                 sink.send(batch, 0.01)
         back.set()
         assert list(sink.send(batch, 30.0).again) == []
-        assert len(queue.puts) == 1
+        assert len(puts) == 1
 
-    def test_an_item_that_does_not_fit_is_refused_alone(self) -> None:
+    def test_an_item_that_does_not_fit_is_refused_alone(self):
         big = "x" * 10
 
-        def does(items: Sequence[Any]) -> None:
-            failures = [
-                (item, TooLarge("an item", size=10, limit=5)) for item in items if item == big
-            ]
+        def put_many(items: Sequence[Any]) -> None:
+            failures = [(big, TooLarge("an item", size=10, limit=5))]
             raise PutsFailed(stored=1, failed=1, failures=failures)
 
-        outcome = QueueSink(FakeQueue(does)).send(["a", big], 30.0)
+        outcome = QueueSink(put_many=put_many).send(["a", big], 30.0)
         assert list(outcome.refused) == [1]
         assert list(outcome.again) == []
 
-    def test_an_unknown_outcome_is_put_again(self) -> None:
-        def does(items: Sequence[Any]) -> None:
+    def test_an_unknown_outcome_is_put_again(self):
+        def put_many(items: Sequence[Any]) -> None:
             raise PutsFailed(stored=1, failed=1, failures=[(None, ConnectionLost("no answer"))])
 
-        outcome = QueueSink(FakeQueue(does)).send(["a", "b"], 30.0)
+        outcome = QueueSink(put_many=put_many).send(["a", "b"], 30.0)
         assert list(outcome.again) == [0, 1]  # which of them is not known: rather twice than never
 
 
@@ -235,21 +194,21 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "a bare tuple": (lambda: ({}, (), None), "tuple"),
     "refused beyond": (lambda: BatchOutcome({7: ERROR}), "position 7"),
     "refused before": (lambda: BatchOutcome({-1: ERROR}), "position -1"),
-    "refused at no number": (lambda: BatchOutcome({"0": ERROR}), "'0'"),  # type: ignore[dict-item]
-    "refused at a broken number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),  # type: ignore[dict-item]
-    "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),  # type: ignore[dict-item]
-    "refused as a list": (lambda: BatchOutcome([0]), "list"),  # type: ignore[arg-type]
+    "refused at no number": (lambda: BatchOutcome({"0": ERROR}), "'0'"),
+    "refused at a broken number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),
+    "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),
+    "refused as a list": (lambda: BatchOutcome([0]), "list"),
     "again beyond": (lambda: BatchOutcome(again=[0, 7], error=SinkAway("away")), "position 7"),
     "again just beyond": (
         lambda: BatchOutcome(again=[0, 1, 2, 3], error=SinkAway("away")),
         "position 3",
     ),
     "again before": (lambda: BatchOutcome(again=[-1]), "position -1"),
-    "again at no number": (lambda: BatchOutcome(again=[None]), "None"),  # type: ignore[list-item]
-    "again as a number": (lambda: BatchOutcome(again=1), "int"),  # type: ignore[arg-type]
-    "again as nothing": (lambda: BatchOutcome(again=None), "NoneType"),  # type: ignore[arg-type]
-    "again from what raises": (lambda: BatchOutcome(again=spoilt()), "no more"),  # type: ignore[arg-type]
-    "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),  # type: ignore[arg-type]
+    "again at no number": (lambda: BatchOutcome(again=[None]), "None"),
+    "again as a number": (lambda: BatchOutcome(again=1), "int"),
+    "again as nothing": (lambda: BatchOutcome(again=None), "NoneType"),
+    "again from what raises": (lambda: BatchOutcome(again=spoilt()), "no more"),
+    "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),
     "an exit": (raises(SystemExit(1)), "SystemExit"),
     "an error without a text": (raises(Mute()), TOLD),
     "a cancellation": (raises(asyncio.CancelledError()), "CancelledError"),
@@ -257,9 +216,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
-    producer: Make, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(producer, name, caplog):
     fault, words = FAULTS[name]
     sink = _FaultySink(fault)
     with caplog.at_level(logging.WARNING):
@@ -278,9 +235,7 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(
 
 
 @pytest.mark.parametrize("error", [ERROR, SystemExit(1)])
-def test_a_place_that_cannot_be_told_is_none_and_nothing_confirmed_is_sent_again(
-    producer: Make, error: BaseException
-) -> None:
+def test_a_place_that_cannot_be_told_is_none_and_nothing_confirmed_is_sent_again(producer, error):
     def place_of(_at: int) -> object:
         raise error
 
@@ -291,9 +246,7 @@ def test_a_place_that_cannot_be_told_is_none_and_nothing_confirmed_is_sent_again
     assert sink.calls == [[1]]
 
 
-def test_a_listener_or_a_callback_that_exits_ends_nothing(
-    producer: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_listener_or_a_callback_that_exits_ends_nothing(producer, caplog):
     sink = _FaultySink(lambda: BatchOutcome({0: ERROR}))
     heard: list[str] = []
 

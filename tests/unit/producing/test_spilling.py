@@ -3,7 +3,8 @@ is written ahead."""
 
 from __future__ import annotations
 
-import errno
+import json
+import logging
 import random
 import threading
 from collections.abc import Sequence
@@ -13,33 +14,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import FullDisk
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from faulty_disk import FaultyDisk, QuickDisk
+from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq.base import clock
-from leaderq.errors import BufferFull
+from leaderq.errors import BufferFull, ConfigurationError
 from leaderq.producing import (
-    ALL_CONFIRMED,
     EVERY_ITEM,
     NO_SYNC,
     PLAIN,
-    BatchOutcome,
     Block,
+    BufferedProducer,
     BufferState,
+    CallableSink,
     Every,
     Interval,
     Journal,
     WhenFull,
     buffer,
 )
-from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
 
 def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, sink, tmp_path, monkeypatch
+):
     """Time stands, so the moment does not pass; then the sink has taken nothing for a second."""
     now = [clock.now_s()]
     monkeypatch.setattr(clock, "now_s", lambda: now[0])
@@ -68,8 +68,8 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
 
 
 def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_still(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, sink, tmp_path, monkeypatch
+):
     one = producer(journal=tmp_path, max_items=8, sink_timeout_s=60.0)
     one.send("taken")
     assert one.flush(30)
@@ -90,24 +90,14 @@ def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_s
 # -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
 
 
-class OneByOne:
-    """A sink that confirms a record for each time that it is told to."""
+def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer):
+    may, confirmed = threading.Semaphore(0), list[int]()
 
-    def __init__(self) -> None:
-        self.may = threading.Semaphore(0)
-        self.confirmed: list[Any] = []
+    def take(number: int) -> None:
+        may.acquire()
+        confirmed.append(number)
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-        self.may.acquire()
-        self.confirmed += batch
-        return ALL_CONFIRMED
-
-    def close(self, timeout_s: float) -> None:
-        pass
-
-
-def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer: Make) -> None:
-    sink = OneByOne()
+    sink = CallableSink(take, each=True)
     one = producer(sink, max_items=100, batch_items=1, when_full=Block(None))
     for number in range(100):
         one.send(number, timeout_s=0.0)  # not one of them waits
@@ -117,34 +107,18 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
         waiting[-1].start()
         eventually(lambda: len(one._buffer.awaiting_room) == len(waiting))
     for released in range(1, 6):
-        sink.may.release()
+        may.release()
         waiting[released - 1].join(30)
         assert not waiting[released - 1].is_alive()
         assert len(one._buffer.awaiting_room) == 5 - released
         assert one.snapshot().memory_items == 100
     for _ in range(200):
-        sink.may.release()
+        may.release()
     assert one.flush(30)
-    assert sink.confirmed == list(range(105))
+    assert confirmed == list(range(105))
 
 
 # -- A disk that refuses what a journal has already taken, and a crash at any moment after
-
-UNWANTED = b"unwanted"
-
-
-class PickyDisk(Disk):
-    """A disk with no room for what has ``UNWANTED`` in it, which it finds out after a while."""
-
-    def __init__(self) -> None:
-        self.is_asked, self.knows = threading.Event(), threading.Event()
-
-    def write(self, fd: int, data: Any, offset: int) -> int:
-        if UNWANTED in bytes(data):
-            self.is_asked.set()
-            self.knows.wait(30)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().write(fd, data, offset)
 
 
 def numbers_in(place: Path) -> list[int]:
@@ -152,42 +126,14 @@ def numbers_in(place: Path) -> list[int]:
     return [PLAIN.deserialize(record.payload)[0] for record in entries(place)]
 
 
-def test_nothing_is_stored_before_what_the_disk_refuses_and_all_of_it_is_sent_all_the_same(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
-    sink.now(is_away)
-    disk = PickyDisk()
-    with Journal(tmp_path, sync=EVERY_ITEM, disk=disk) as journal:
-        one = producer(journal=journal, persistence=EVERY_ITEM, max_items=1)
-        one.send((0, b""))
-        one.submit((1, UNWANTED))  # taken, and refused by the disk: not told to anybody
-        assert disk.is_asked.wait(30)
-        told: list[tuple[int, BaseException | None]] = []
-        for number in range(2, 10):
-            one.send(
-                (number, b""), on_durable=lambda error, number=number: told.append((number, error))
-            )
-        disk.knows.set()
-        eventually(lambda: journal.trouble is not None)
-        assert one.snapshot().balance.is_exact
-        assert not one.snapshot().journal_takes
-        assert "no space is left" in str(one.snapshot().journal_error)
-        assert numbers_in(tmp_path) == [0]
-        sink.now(takes)
-        assert one.flush(30)
-        assert [number for number, _ in sink.confirmed] == list(range(10))
-        eventually(lambda: told == [(number, None) for number in range(2, 10)])
-        assert one.close()
-
-
 @pytest.mark.parametrize(
     "persistence", [None, Interval(0.01), EVERY_ITEM], ids=["None", "Interval", "EVERY_ITEM"]
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_moment(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, persistence: Any, seed: int
-) -> None:
-    luck, disk = random.Random(seed), FullDisk()
+    producer, sink, tmp_path, persistence, seed
+):
+    luck, disk = random.Random(seed), QuickDisk()
     sink.now(is_away)
     with Journal(tmp_path, sync=persistence or NO_SYNC, disk=disk) as journal:
         one = producer(
@@ -211,7 +157,7 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
             if luck.random() < 0.1:
                 known = list(promised)
                 stored = numbers_in(tmp_path)
-                assert stored == sorted(stored)
+                assert stored == taken[: len(stored)], "no gap"
                 assert set(known) <= set(stored)
             if luck.random() < 0.05:
                 disk.is_full = False
@@ -229,17 +175,14 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
 
 
 def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file(
-    producer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    producer, tmp_path, monkeypatch
+):
     may, ends = threading.Event(), list[int]()
     may.set()
 
-    class Slow(Disk):
-        def write(self, fd: int, data: Any, offset: int) -> int:
-            may.wait(30)
-            return super().write(fd, data, offset)
-
-    with Journal(tmp_path, sync=Every(3), disk=Slow()) as journal:
+    disk = FaultyDisk()
+    disk.fail["write"] = lambda *_: may.wait(30)
+    with Journal(tmp_path, sync=Every(3), disk=disk) as journal:
         real = journal.await_stored
         may.clear()  # nothing more is written until somebody waits for that
 
@@ -255,3 +198,121 @@ def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file
             assert ends == asked
         assert journal.stored_id >= 1
         assert one.close()
+
+
+# -- a backlog is not given up, however small the disk, whichever codec
+
+
+@pytest.mark.parametrize("persistence", [None, EVERY_ITEM], ids=["spills", "written ahead"])
+@pytest.mark.parametrize(
+    ("mib", "size"), [(0.3, 600), (0.8, 200), (4.8, 2000)], ids=["3 MB", "8 MB", "48 MB"]
+)
+def test_h2_all_that_a_disk_of_fixed_size_could_not_take_arrives_when_the_sink_is_back(
+    sink, tmp_path, caplog, persistence, mib, size
+):
+    """A tenth of the sizes of real volumes, and of everything else."""
+    caplog.set_level(logging.INFO)
+    sink.now(is_away)
+    disk = QuickDisk(int(mib * 2**20))
+    segment_bytes = int(3.2 * 2**20)
+    with Journal(
+        tmp_path, sync=persistence or NO_SYNC, segment_bytes=segment_bytes, disk=disk
+    ) as journal:
+        one = BufferedProducer(
+            sink,
+            journal=journal,
+            persistence=persistence,
+            max_items=100,
+            linger_s=0.0,
+            retry=AT_ONCE,
+            when_full=WhenFull.RAISE,
+        )
+        taken = 0
+        with pytest.raises(BufferFull, match="takes nothing: no space is left"):
+            while True:
+                one.submit((taken, b"x" * size))
+                taken += 1
+        snapshot = one.snapshot()
+        assert snapshot.state is BufferState.BLOCKED
+        assert not snapshot.journal_takes
+        assert "no space is left" in str(snapshot.journal_error)
+        said = [line for line in caplog.messages if "journal takes nothing" in line]
+        assert len(said) == 1
+        sink.now(takes)
+        assert one.flush(60)
+        assert [number for number, _ in sink.confirmed] == list(range(taken))
+        eventually(lambda: one.state is BufferState.DIRECT)
+        eventually(lambda: journal.trouble is None and (disk.room or 0) > 0.1 * mib * 2**20)
+        for number in range(taken, taken + 300):
+            one.send((number, b""), timeout_s=60)
+        assert one.close()
+        assert one.snapshot().balance.lost == 0
+    with Journal(tmp_path) as again:
+        assert again.depth == 0
+
+
+class Json:
+    """A codec that the next start forgets."""
+
+    def serialize(self, value: Any) -> bytes:
+        return json.dumps(value).encode()
+
+    def deserialize(self, data: bytes) -> Any:
+        return json.loads(data)
+
+
+def durable(sink: ScriptedSink, place: Path, requests: Sequence[Any]) -> None:
+    sink.now(is_away)
+    with BufferedProducer(
+        sink, journal=place, persistence=NO_SYNC, codec=Json(), close_timeout_s=0.0, retry=AT_ONCE
+    ) as one:
+        for request in requests:
+            one.send(request)
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_h3_a_forgotten_codec_is_refused_with_its_name_and_costs_nothing(
+    producer, sink, tmp_path, count
+):
+    durable(sink, tmp_path, [[number] for number in range(count)])
+    with pytest.raises(
+        ConfigurationError, match=r"for codec 'PlainCodec'.*its segments say that another codec"
+    ):
+        producer(journal=tmp_path)
+    if count > 9:  # else these few are passed over
+        with pytest.raises(ConfigurationError, match="and this key"):
+            producer(journal=tmp_path, codec=Json(), key=lambda request: request["user"])
+    sink.now(takes)
+    assert producer(journal=tmp_path, codec=Json()).flush(60)
+    assert sink.confirmed == [[number] for number in range(count)]
+
+
+def test_h3_what_cannot_be_read_is_kept_and_counted_and_keeps_nothing_else_from_being_sent(
+    producer, sink, tmp_path
+):
+    durable(sink, tmp_path, [{"user": 1}, {}, {"user": 2}, {}])
+    sink.now(takes)
+    one = producer(journal=tmp_path, codec=Json(), key=lambda request: request["user"])
+    settlement = one.flush(60)
+    assert settlement.lost == {"kept in the journal, cannot be decoded": 2}
+    assert one.snapshot().balance.is_exact
+    assert sink.confirmed == [{"user": 1}, {"user": 2}]
+    assert not one.close()
+    with Journal(tmp_path) as journal:
+        assert journal.depth == 2
+    assert producer(journal=tmp_path, codec=Json()).flush(60)
+    assert sink.confirmed[2:] == [{}, {}]
+
+
+def test_a_journal_that_a_producer_uses_takes_nothing_of_others(producer, tmp_path):
+    with Journal(tmp_path, sync=NO_SYNC) as journal:
+        one = producer(journal=journal)
+        for use in (
+            lambda: journal.append(b""),
+            lambda: journal.append_soon(b""),
+            lambda: producer(journal=journal),
+        ):
+            with pytest.raises(ConfigurationError, match="is a producer's at present"):
+                use()
+        one.close()
+        assert journal.append(b"")

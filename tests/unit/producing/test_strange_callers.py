@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_sink import Make, ScriptedSink, is_away, takes
+from scripted_sink import is_away, takes
 
 from leaderq.errors import ConfigurationError, ProducerClosed, WouldDeadlock
 from leaderq.producing import NO_SYNC, BufferState, CallableSink, Journal, Lost, WhenFull
@@ -44,9 +43,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "why"), REFUSED)
-def test_what_cannot_be_used_is_refused_when_it_is_given(
-    producer: Make, tmp_path: Path, given: dict[str, Any], why: str
-) -> None:
+def test_what_cannot_be_used_is_refused_when_it_is_given(producer, tmp_path, given, why):
     with pytest.raises(ConfigurationError, match=why):
         producer(journal=tmp_path / "journal", **given)
     assert not (tmp_path / "journal").exists()
@@ -62,30 +59,30 @@ class Texts:
         return int(data)
 
 
-def test_a_codec_that_returns_no_bytes_is_told_so(producer: Make, tmp_path: Path) -> None:
-    one = producer(journal=tmp_path / "journal", codec=Texts())
-    with pytest.raises(ConfigurationError, match=r"serialize returned a str .* must return bytes"):
-        one.send(1)
-    assert one.snapshot().balance.accepted == 0
-
-
-# -- keys without a hash, requests changed after they were sent, a disk that is behind, a fork
-
-
-def test_a_key_without_a_hash_is_refused_before_anything_is_counted(producer: Make) -> None:
-    one = producer(key=lambda request: [request])
-    with pytest.raises(
-        ConfigurationError, match="key returned a list for a request, which has no hash"
-    ):
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"codec": Texts()}, r"serialize returned a str .* must return bytes"),
+        ({"key": lambda request: [request]}, "key returned a list for a request, which has no"),
+    ],
+)
+def test_a_request_that_cannot_be_told_or_kept_is_refused_before_anything_is_counted(
+    producer, tmp_path, given, why
+):
+    one = producer(journal=tmp_path, **given)
+    with pytest.raises(ConfigurationError, match=why):
         one.send(1)
     balance = one.snapshot().balance
     assert (balance.accepted, balance.pending) == (0, 0)
     assert one.close()
 
 
+# -- requests changed after they were sent, a disk that is behind, a fork
+
+
 def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
-    producer: Make, sink: ScriptedSink, tmp_path: Path
-) -> None:
+    producer, sink, tmp_path
+):
     sink.now(is_away)
     lost: list[Lost] = []
     one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append)
@@ -109,9 +106,7 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
     assert sink.confirmed == ["before", "behind", *range(8)]
 
 
-def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(
-    producer: Make,
-) -> None:
+def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer):
     one = producer()
     with one._buffer._lock:  # by another thread, say, which the child does not have
         child = os.fork()
@@ -144,8 +139,8 @@ def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(
 
 @pytest.mark.parametrize("lock", ["buffer", "journal"])
 def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(
-    producer: Make, sink: ScriptedSink, tmp_path: Path, lock: str
-) -> None:
+    producer, sink, tmp_path, lock
+):
     journal = Journal(tmp_path, sync=NO_SYNC)
     one = producer(journal=journal, persistence=NO_SYNC)
     calls: list[Any] = [

@@ -8,7 +8,6 @@ down one state in which the host may come up again after a cut at that moment.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,9 +68,7 @@ class Moment:
 class PowerCutDisk(Disk):
     """``chance`` of a moment being kept at each operation; ``facts`` is called for each."""
 
-    def __init__(
-        self, root: Path, luck: random.Random, chance: float, facts: Callable[[], Any]
-    ) -> None:
+    def __init__(self, root, luck, chance, facts):
         self.moments: list[Moment] = []
         self._luck, self._chance, self._facts = luck, chance, facts
         self._lock = threading.RLock()
@@ -165,9 +162,7 @@ class PowerCutDisk(Disk):
             self._renamed = [one for one in self._renamed if one[0] != path]
 
 
-def platter(
-    moment: Moment, root: Path, place: Path, luck: random.Random, share: float | None = None
-) -> None:
+def platter(moment, root, place, luck, share=None):
     """Write down below ``place`` what a host may find below ``root`` after a cut at ``moment``;
     ``share`` of what was not forced out survives."""
     if share is None:

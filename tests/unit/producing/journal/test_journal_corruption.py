@@ -13,6 +13,7 @@ from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, paylo
 
 from leaderq.errors import JournalFailed
 from leaderq.producing.journal import Journal
+from leaderq.producing.journal.inspection import entries, look
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import (
@@ -32,11 +33,6 @@ PER_SEGMENT = (4096 - HEADER_BYTES) // EACH
 
 def record(number: int) -> bytes:
     return b"%0100d" % number
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
 
 
 def fill(place: Path, count: int, *, clean: bool = True, **options: Any) -> None:
@@ -120,19 +116,44 @@ def test_what_is_sound_is_read_and_what_is_not_is_reported_once_and_kept(
     assert {path.stat().st_size for path in place.glob("*.bad")} <= sizes, "whole"
 
 
-def test_a_finished_segment_hurt_while_the_journal_is_open_is_passed(place):
-    with Journal(place, segment_bytes=4096) as journal:
-        for number in range(1, 3 * PER_SEGMENT + 1):
+def two(files: list[Path], _: FaultyDisk) -> None:
+    flip(files[1], at_record(0, SIZE) + 50)
+    cut(files[0], at_record(3, SIZE))
+
+
+def unreadable(files: list[Path], disk: FaultyDisk) -> None:
+    inode = files[1].stat().st_ino
+
+    def fail(fd: int, _: int, offset: int) -> None:
+        if os.fstat(fd).st_ino == inode and offset >= HEADER_BYTES:
+            raise io_error()
+
+    disk.fail["read"] = fail
+
+
+@pytest.mark.parametrize(
+    ("hurt", "lost", "reasons"),
+    [
+        (two, [*range(4, LAST + 1), LAST + 1], ["its end is missing or spoilt", "spoilt"]),
+        (unreadable, range(LAST + 1, 2 * LAST + 1), ["its end is missing or spoilt"]),
+        (lambda files, _: files[1].unlink(), range(LAST + 1, 2 * LAST + 1), ["the file is gone"]),
+    ],
+)
+def test_a_segment_hurt_while_the_journal_is_open_is_reported_once_and_passed(
+    place, hurt, lost, reasons
+):
+    disk = FaultyDisk()
+    with Journal(place, segment_bytes=4096, disk=disk) as journal:
+        for number in range(1, CLOSED + 1):
             journal.append(record(number))
-        flip(segments(place)[1], at_record(0, SIZE) + 50)
-        cut(segments(place)[0], at_record(3, SIZE))
-        lost = [*range(4, PER_SEGMENT + 1), PER_SEGMENT + 1]
-        assert numbers(journal) == without(3 * PER_SEGMENT, *lost)
+        hurt(segments(place), disk)
+        for _ in range(2):
+            assert numbers(journal) == without(CLOSED, *lost)
         assert journal.counters.corrupt == len(lost)
-        assert journal.depth == 3 * PER_SEGMENT - len(lost)
-        assert len(journal.damages) == 2
-        numbers(journal)
-        assert len(journal.damages) == 2, "reported once"
+        assert journal.depth == CLOSED - len(lost)
+        assert [damage.reason for damage in journal.damages] == reasons
+        journal.ack_to(CLOSED)
+        eventually(lambda: len(segments(place)) == 1)
 
 
 def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
@@ -175,8 +196,9 @@ def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_i
     header = SegmentHeader(PER_SEGMENT + 1, version=7).encode()
     path.write_bytes(header + kept[HEADER_BYTES:])
     before = {each.name: each.read_bytes() for each in segments(place)}
-    with pytest.raises(JournalFailed, match=r"has version 7, and this leaderq knows"):
-        Journal(place)
+    for use in (Journal, look, lambda _: [*entries(place)]):
+        with pytest.raises(JournalFailed, match=r"has version 7, and this leaderq knows"):
+            use(place)
     assert {each.name: each.read_bytes() for each in segments(place)} == before
     path.write_bytes(kept)  # rolled forward
     with Journal(place) as journal:
@@ -201,51 +223,6 @@ def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(pla
         assert not journal.name_codec("Json")
 
 
-def test_a_disk_that_cannot_give_back_a_segment_blocks_nothing(place):
-    fill(place, 3 * PER_SEGMENT)
-    disk = FaultyDisk()
-    bad = segments(place)[1].stat().st_ino
-
-    def unreadable(fd: int, size: int, offset: int) -> None:
-        if os.fstat(fd).st_ino == bad and offset >= HEADER_BYTES:
-            raise io_error()
-
-    disk.fail["read"] = unreadable
-    with Journal(place, disk=disk) as journal:
-        assert numbers(journal) == [
-            *range(1, PER_SEGMENT + 1),
-            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
-        ]
-        assert journal.counters.corrupt == PER_SEGMENT
-
-
-def spoil(path: Path, how: str) -> None:
-    size = path.stat().st_size
-    if how == "flipped":
-        flip(path, 40)
-    elif how == "zeros":
-        path.write_bytes(bytes(size))
-    elif how == "cut":
-        cut(path, 30)
-    else:
-        path.unlink()
-
-
-@pytest.mark.parametrize("how", ["flipped", "zeros", "cut", "gone"])
-def test_without_any_cursor_everything_comes_again_and_no_id_does(place, how):
-    journal = Journal(place, segment_bytes=4096)
-    for number in range(1, 3 * PER_SEGMENT + 1):
-        journal.append(record(number))
-    journal.ack_to(5)
-    journal.close()
-    for slot in (0, 1):
-        spoil(place / f"cursor.{slot}", how)
-    with Journal(place) as journal:
-        assert journal.report.cursor_lost
-        assert numbers(journal) == without(3 * PER_SEGMENT)
-        assert journal.append(b"x") > 3 * PER_SEGMENT
-
-
 def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):
     fill(tmp_path / "inner", 20)
     inner = segments(tmp_path / "inner")[0].read_bytes()
@@ -257,22 +234,6 @@ def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, t
     with Journal(place) as journal:
         assert payloads(journal) == [b"before"] * 3 + [b"after"]
         assert journal.counters.corrupt == 1
-
-
-def test_a_segment_that_somebody_deletes_while_the_journal_is_open_is_reported_and_passed(place):
-    with Journal(place, segment_bytes=4096) as journal:
-        for number in range(1, 3 * PER_SEGMENT + 1):
-            journal.append(record(number))
-        segments(place)[1].unlink()
-        assert numbers(journal) == [
-            *range(1, PER_SEGMENT + 1),
-            *range(2 * PER_SEGMENT + 1, 3 * PER_SEGMENT + 1),
-        ]
-        assert [damage.reason for damage in journal.damages] == ["the file is gone"]
-        journal.ack_to(3 * PER_SEGMENT)
-        eventually(lambda: len(segments(place)) == 1)
-    with Journal(place) as journal:
-        assert not journal.report.damages
 
 
 def test_after_a_file_was_set_aside_and_the_cursor_lost_ids_go_on_beyond_both(place):

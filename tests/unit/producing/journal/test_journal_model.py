@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from faulty_disk import FaultyDisk, crash, failing, flip, io_error, no_space, segments
+from faulty_disk import QuickDisk, crash, failing, flip, io_error, no_space, segments
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,16 +26,6 @@ from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Journal, line
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.testing import eventually
-
-
-class QuickDisk(FaultyDisk):
-    """Syncs nothing: no power cut comes here, and a sync takes longer than all the rest."""
-
-    def sync(self, fd: int) -> None:
-        self._before("sync", fd)
-
-    def sync_directory(self, path: Path) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,7 +55,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal: Journal | None = None
 
     @initialize(policy=st.sampled_from([EVERY_ITEM, Every(3), NO_SYNC]))
-    def start(self, policy: object) -> None:
+    def start(self, policy):
         self.policy = policy
         self.open()
 
@@ -85,17 +75,17 @@ class JournalMachine(RuleBasedStateMachine):
         self.highest = first + len(payloads) - 1
 
     @rule(size=st.integers(0, 1500))
-    def append(self, size: int) -> None:
+    def append(self, size):
         payload = self.payload(size)
         self.took(self.journal.append(payload), [payload])
 
     @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
-    def append_many(self, sizes: list[int]) -> None:
+    def append_many(self, sizes):
         payloads = [self.payload(size) for size in sizes]
         self.took(self.journal.append_many(payloads)[0], payloads)
 
     @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
-    def append_soon(self, sizes: list[int]) -> None:
+    def append_soon(self, sizes):
         told: list[int] = []
         payloads = [self.payload(size) for size in sizes]
         for payload in payloads:
@@ -106,7 +96,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.took(told[0], payloads)
 
     @rule(size=st.integers(0, 1500), room=st.integers(0, 100))
-    def append_to_a_full_disk(self, size: int, room: int) -> None:
+    def append_to_a_full_disk(self, size, room):
         self.disk.room = room
         self.append_in_vain(self.payload(size))
         self.disk.room = None
@@ -123,7 +113,7 @@ class JournalMachine(RuleBasedStateMachine):
         call=st.sampled_from(["write", "sync", "create", "truncate", "rename", "remove"]),
         error=st.sampled_from([io_error, no_space]),
     )
-    def append_with_a_fault(self, call: str, error: object) -> None:
+    def append_with_a_fault(self, call, error):
         self.disk.fail[call] = failing(error)
         self.append_in_vain(self.payload(200))
         self.disk.fail.clear()
@@ -135,7 +125,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.acks_saved()
 
     @rule()
-    def use_up_the_segment(self) -> None:
+    def use_up_the_segment(self):
         """As on a full disk: it is begun anew, if all in it is done with."""
         self.disk.free = 0
         with self.journal._gate:
@@ -153,7 +143,7 @@ class JournalMachine(RuleBasedStateMachine):
         return [ids[place % len(ids)] for place in places] if ids else []
 
     @rule(places=st.lists(st.integers(0, 199), max_size=10))
-    def ack(self, places: list[int]) -> None:
+    def ack(self, places):
         ids = self.chosen(places)
         fresh = set(ids) - self.acked
         assert self.journal.ack_many(ids) == len(fresh)
@@ -161,7 +151,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.forgettable |= fresh
 
     @rule(place=st.integers(0, 199))
-    def ack_to(self, place: int) -> None:
+    def ack_to(self, place):
         for upto in self.chosen([place]):
             fresh = {record_id for record_id in self.accepted if record_id <= upto} - self.acked
             assert self.journal.ack_to(upto) == len(fresh)
@@ -169,7 +159,7 @@ class JournalMachine(RuleBasedStateMachine):
             self.forgettable |= fresh
 
     @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
-    def read(self, after: int, max_items: int, max_bytes: int) -> None:
+    def read(self, after, max_items, max_bytes):
         wanted = [
             (record_id, self.accepted[record_id]) for record_id in self.left() if record_id > after
         ]
@@ -182,7 +172,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert bool(found) == bool(wanted)
 
     @rule()
-    def reopen(self) -> None:
+    def reopen(self):
         self.journal.close()
         self.acks_saved()
         self.open()
@@ -190,14 +180,14 @@ class JournalMachine(RuleBasedStateMachine):
         assert not any(damage.lost for damage in self.journal.report.damages)
 
     @rule()
-    def killed(self) -> None:
+    def killed(self):
         crash(self.journal)
         self.open()
         assert not any(damage.lost for damage in self.journal.report.damages)
         self.take_back_forgotten()
 
     @rule(data=st.binary(min_size=1, max_size=60))
-    def killed_in_the_middle_of_a_write(self, data: bytes) -> None:
+    def killed_in_the_middle_of_a_write(self, data):
         crash(self.journal)
         with segments(self.place)[-1].open("ab") as file:
             file.write(data)
@@ -205,7 +195,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.take_back_forgotten()
 
     @rule(share=st.floats(0, 1))
-    def killed_and_the_last_segment_cut_at_any_byte(self, share: float) -> None:
+    def killed_and_the_last_segment_cut_at_any_byte(self, share):
         crash(self.journal)
         path = segments(self.place)[-1]
         os.truncate(path, int(path.stat().st_size * share))
@@ -225,7 +215,7 @@ class JournalMachine(RuleBasedStateMachine):
         mask=st.integers(1, 255),
         clean=st.booleans(),
     )
-    def any_byte_flipped(self, which: float, share: float, mask: int, clean: bool) -> None:
+    def any_byte_flipped(self, which, share, mask, clean):
         self.journal.close() if clean else crash(self.journal)
         files = segments(self.place)
         path = files[int(len(files) * which)]
@@ -234,12 +224,26 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
         self.take_back_damage(at_most=0 if offset < HEADER_BYTES else 1)
 
-    @rule(slot=st.sampled_from([0, 1]), share=st.floats(0, 0.01))
-    def a_cursor_slot_flipped(self, slot: int, share: float) -> None:
+    @rule(
+        slots=st.sampled_from([(0,), (1,), (0, 1)]),
+        how=st.sampled_from(["flipped", "zeros", "cut", "gone"]),
+        offset=st.integers(0, 99),
+    )
+    def cursor_slots_spoilt(self, slots, how, offset):
+        """Without any cursor everything that is still there comes again, and no id does."""
         self.journal.close()
-        path = self.place / f"cursor.{slot}"
-        flip(path, int(path.stat().st_size * share))
+        for slot in slots:
+            path = self.place / f"cursor.{slot}"
+            data = bytearray(path.read_bytes())
+            if how == "flipped":
+                data[offset] ^= 1
+            path.write_bytes(data[:30] if how == "cut" else data if how == "flipped" else b"")
+            if how == "zeros":
+                os.truncate(path, len(data))
+            elif how == "gone":
+                path.unlink()
         self.open()
+        assert self.journal.report.cursor_lost or slots != (0, 1) or how == "flipped"
         self.forgettable |= self.acked
         self.take_back_forgotten()
 
@@ -290,7 +294,7 @@ class JournalMachine(RuleBasedStateMachine):
                 self.journal.await_stored(None, timeout_s=30)
 
     @invariant()
-    def all_is_there(self) -> None:
+    def all_is_there(self):
         if self.journal is not None:
             self.rest()
             assert [entry.id for entry in self.everything()] == self.left()

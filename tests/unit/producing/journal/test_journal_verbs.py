@@ -18,11 +18,6 @@ from leaderq.producing.journal import Journal
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
-
-
-@pytest.fixture
 def filled(place: Path) -> Path:
     with Journal(place, segment_bytes=4096) as journal:
         journal.append_many([b"%099d" % number for number in range(1, 32)])

@@ -43,9 +43,7 @@ class Host:
         made.mkdir()
         return made
 
-    def after(
-        self, moment: Moment, folder: Path, luck: random.Random, share: float | None = None
-    ) -> Path:
+    def after(self, moment, folder, luck, share=None):
         """Return what there is of ``folder`` after a cut at that moment."""
         found = self.folder()
         platter(moment, folder, found, luck, share)
@@ -146,9 +144,7 @@ class Life:
         assert journal.next_id > last, "an id is given out twice"
 
 
-def opened(
-    life: Life, folder: Path, chance: float = 0.0, segment_bytes: int = SEGMENT
-) -> tuple[Journal, PowerCutDisk]:
+def opened(life, folder, chance=0.0, segment_bytes=SEGMENT):
     disk = PowerCutDisk(folder, life.luck, chance, life.facts)
     return Journal(
         folder / "above" / "journal", sync=life.policy, segment_bytes=segment_bytes, disk=disk
@@ -169,7 +165,7 @@ def chosen(luck: random.Random, moments: list[Moment], most: int) -> list[Moment
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_power_cut_costs_nothing_that_was_promised(host: Host, seed: int) -> None:
+def test_a_power_cut_costs_nothing_that_was_promised(host, seed):
     luck, cuts = random.Random(seed), 0
     while cuts < CUTS / 4:
         life, first = Life(luck, luck.choice(POLICIES)), host.folder()
@@ -196,9 +192,7 @@ def test_a_power_cut_costs_nothing_that_was_promised(host: Host, seed: int) -> N
 
 @pytest.mark.parametrize("policy", [EVERY_ITEM, Every(3), Interval(600), NO_SYNC])
 @pytest.mark.parametrize("ends", ["flush", "kill", "nothing"])
-def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
-    host: Host, policy: Policy, ends: str
-) -> None:
+def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(host, policy, ends):
     """Nothing that was not forced out survives; what was told as stored fills several segments."""
     life, first = Life(random.Random(1), policy), host.folder()
     journal, disk = opened(life, first)
@@ -217,7 +211,7 @@ def test_all_that_a_flush_or_an_opening_leaves_behind_is_forced_out(
     checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
 
 
-def test_what_an_interval_has_forced_out_outlasts_a_cut(host: Host) -> None:
+def test_what_an_interval_has_forced_out_outlasts_a_cut(host):
     life, first = Life(random.Random(5), Interval(0.01)), host.folder()
     journal, disk = opened(life, first)
     for _ in range(5):
@@ -230,9 +224,7 @@ def test_what_an_interval_has_forced_out_outlasts_a_cut(host: Host) -> None:
     checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
 
 
-def test_the_system_is_asked_to_force_out_each_record_and_each_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_is_asked_to_force_out_each_record_and_each_name(tmp_path, monkeypatch):
     """The other tests here replace these calls; the real disk makes them."""
     forced: dict[str, list[int]] = {"fsync": [], "fdatasync": []}
     for name, inodes in forced.items():
@@ -253,9 +245,7 @@ def test_the_system_is_asked_to_force_out_each_record_and_each_name(
             assert forced["fdatasync"].count(segment.stat().st_ino) == number
 
 
-def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(
-    host: Host,
-) -> None:
+def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host):
     """The names of new cursor files are forced out, though no segment is made whose name would
     be.
     """
@@ -294,7 +284,7 @@ def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[byt
 
 
 @pytest.mark.parametrize("what", ["segment", "tail"])
-def test_a_power_cut_deletes_nothing_that_is_damaged(host: Host, what: str) -> None:
+def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
     """A segment; or a last record that was whole once, and is not when a killed process is
     followed.
     """
@@ -325,7 +315,7 @@ def test_a_power_cut_deletes_nothing_that_is_damaged(host: Host, what: str) -> N
 
 
 @pytest.mark.timeout(3600)
-def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host: Host) -> None:
+def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
     """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
     cuts = 0
     luck = random.Random(17)

@@ -10,7 +10,7 @@ from itertools import accumulate
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
@@ -65,7 +65,7 @@ def through(data: bytes, next_id: int = 5, last_id: int = 99) -> list[Run | Gap]
 
 
 @given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
-def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[int, int]) -> None:
+def test_records_come_back_as_they_were(payloads, expiries):
     entries = [(data, expiries[at]) if at in expiries else data for at, data in enumerate(payloads)]
     data = encode(entries, first_id=5, appended_us=1_500_000, salt=SALT)
     found = read(data)
@@ -81,7 +81,7 @@ def test_records_come_back_as_they_were(payloads: list[bytes], expiries: dict[in
     assert [unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
 
 
-def test_the_bytes_of_a_record_are_as_documented() -> None:
+def test_the_bytes_of_a_record_are_as_documented():
     rest = struct.pack("<QQI", 5, 1_500_000, 0x51A7C300)
     checksum = crc32(b"ab", crc32(rest, SALT ^ 2))
     assert written(b"ab") == struct.pack("<II", 2, checksum) + rest + b"ab"
@@ -98,7 +98,7 @@ def test_the_bytes_of_a_record_are_as_documented() -> None:
 
 
 @given(PAYLOADS.filter(bool), st.data())
-def test_what_ends_early_says_how_much_it_needs(payloads: list[bytes], data: st.DataObject) -> None:
+def test_what_ends_early_says_how_much_it_needs(payloads, data):
     whole = written(*payloads)
     at = data.draw(st.integers(0, len(whole) - 1))
     found = read(whole[:at])
@@ -110,9 +110,7 @@ def test_what_ends_early_says_how_much_it_needs(payloads: list[bytes], data: st.
 
 
 @given(PAYLOADS.filter(bool), st.data())
-def test_a_changed_bit_ends_the_records_before_it(
-    payloads: list[bytes], data: st.DataObject
-) -> None:
+def test_a_changed_bit_ends_the_records_before_it(payloads, data):
     whole = bytearray(written(*payloads))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -141,15 +139,13 @@ def marked(payload: bytes, mark: int) -> bytes:
         (written(b"abc"), written(b"abcd"), HEAD_BYTES + 3),
     ],
 )
-def test_what_is_not_marked_or_not_whole_or_not_of_this_segment_is_bad(
-    sound: bytes, bad: bytes, limit: int
-) -> None:
+def test_what_is_not_marked_or_not_whole_or_not_of_this_segment_is_bad(sound, bad, limit):
     assert read(sound, limit=limit).records
     assert read(bad, limit=limit) == BAD
     assert read(sound + written(b"abc", first_id=6), limit=99).used == len(sound) + HEAD_BYTES + 3
 
 
-def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or_later() -> None:
+def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or_later():
     data = written(b"a", b"b")
     assert [raw[0] for raw in read(data, expected_id=4).records] == [5, 6]
     assert read(data, expected_id=6) == BAD
@@ -174,48 +170,74 @@ def spans(found: list[Run | Gap]) -> list[tuple[int, int, bool]]:
     return [(one.start, one.end, one.is_tail) for one in found if isinstance(one, Gap)]
 
 
-def test_a_sound_segment_is_read_to_its_end(window: int) -> None:
-    data = written(b"a", b"b" * 100, b"", b"c" * 45)
-    found = through(data)
-    assert (ids(found), spans(found)) == ([5, 6, 7, 8], [])
+def no_record(kind: str, payload: bytes, next_id: int) -> bytes:
+    """What has the looks of a record, or not even these, where this one would come next."""
+    if kind in ("noise", "zeros"):
+        return payload if kind == "noise" else bytes(3 * len(payload))
+    if kind in ("old", "foreign"):  # it stood there before, or in another segment
+        is_old = kind == "old"
+        return written(payload, first_id=next_id - is_old, salt=SALT + 1 - is_old)
+    one = bytearray(written(payload, first_id=next_id))
+    if kind == "spoilt":
+        one[len(one) // 2] ^= 1
+    else:
+        struct.pack_into("<I", one, 0, {"long": 1 << 20, "impossible": 1 << 31}[kind])
+    return bytes(one)
+
+
+KINDS = ["record", "later", "noise", "zeros", "old", "foreign", "spoilt", "long", "impossible"]
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.binary(max_size=70)), max_size=5),
+    st.sampled_from([1 << 19, HEAD_BYTES, 40, 64]),
+)
+def test_all_that_is_whole_is_found_and_the_gaps_between_are_told(pieces, window):
+    data, whole, gaps = b"", list[tuple[int, bytes]](), list[Gap]()
+    next_id, sound_to = 5, 0
+    for kind, payload in pieces:
+        if kind not in ("record", "later"):
+            data += no_record(kind, payload, next_id)
+            continue
+        number = next_id + (3 if kind == "later" else 0)
+        if len(data) > sound_to or number > next_id:
+            lost = (next_id, number - 1) if number > next_id else None
+            gaps.append(Gap(sound_to, len(data), lost, is_tail=False))
+        data += written(payload, first_id=number)
+        whole.append((number, payload))
+        next_id, sound_to = number + 1, len(data)
+    if len(data) > sound_to:
+        gaps.append(Gap(sound_to, len(data), None, is_tail=True))
+    asked: list[int] = []
+
+    def read(size: int, offset: int) -> bytes:
+        assert size > 0
+        assert offset + size <= len(data)
+        asked.append(size)
+        return data[offset : offset + size]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WINDOW", window)
+        found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
+    assert [one for one in found if isinstance(one, Gap)] == gaps
+    assert len(asked) < 600, "each byte is read a few times at most"
     at = 0
     for one in found:
-        assert isinstance(one, Run)
-        assert (one.start, one.first_id, one.last_id) == (at, one.records[0][0], one.records[-1][0])
+        assert one.start == at
         at = one.end
+        if isinstance(one, Gap):
+            assert one.damage("f") == Damage("f", "spoilt", one.start, at - one.start, one.lost)
+            continue
+        assert at - one.start == sum(HEAD_BYTES + len(raw[3]) for raw in one.records)
+        assert (one.first_id, one.last_id) == (one.records[0][0], one.records[-1][0])
+        assert [(raw[0], raw[3]) for raw in one.records] == whole[: len(one.records)]
+        del whole[: len(one.records)]
+    assert not whole
     assert at == len(data)
-    assert through(b"") == []
 
 
-@pytest.mark.parametrize("hurt", [0, 1, 2, 3])
-def test_a_damaged_record_is_skipped_and_all_after_it_found(window: int, hurt: int) -> None:
-    payloads = [b"a" * 9, b"b" * 70, b"c", b"d" * 33]
-    data = bytearray(written(*payloads))
-    starts = [len(written(*payloads[:count])) for count in range(5)]
-    data[starts[hurt] + HEAD_BYTES] ^= 1
-    found = through(bytes(data))
-    assert ids(found) == [5 + number for number in range(4) if number != hurt]
-    assert spans(found) == [(starts[hurt], starts[hurt + 1], hurt == 3)]
-    gap = next(one for one in found if isinstance(one, Gap))
-    lost = None if hurt == 3 else (5 + hurt, 5 + hurt)
-    size = starts[hurt + 1] - starts[hurt]
-    assert (gap.lost, gap.damage("f")) == (lost, Damage("f", "spoilt", starts[hurt], size, lost))
-
-
-def test_a_torn_tail_is_told_from_what_is_spoilt_between(window: int) -> None:
-    data = written(b"a", b"b" * 50)
-    torn = data[:-1]
-    found = through(torn)
-    assert (ids(found), spans(found)) == ([5], [(HEAD_BYTES + 1, len(torn), True)])
-    padded = written(b"a") + bytes(200) + written(b"c", first_id=7)
-    found = through(padded)
-    assert (ids(found), spans(found)) == ([5, 7], [(29, 229, False)])
-    found = through(written(b"a") + bytes(200))
-    assert (ids(found), spans(found)) == ([5], [(29, 229, True)])
-    assert spans(through(b"x")) == [(0, 1, True)]
-
-
-def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: int) -> None:
+def test_after_damage_only_records_of_this_segment_with_later_ids_count(window):
     old = written(b"old", first_id=3)
     foreign = written(b"foreign", first_id=8, salt=SALT + 1)
     beyond = written(b"beyond", first_id=100)
@@ -226,40 +248,7 @@ def test_after_damage_only_records_of_this_segment_with_later_ids_count(window: 
     assert ids(through(data, last_id=98)) == [5]
 
 
-def test_what_stood_there_before_is_not_read_again_after_damage(window: int) -> None:
-    data = written(b"a") + b"\xff" * 5 + written(b"again") + written(b"b", first_id=6)
-    assert ids(through(data)) == [5, 6]
-    assert spans(through(data)) == [(29, 67, False)]
-
-
-def test_ids_that_are_missing_between_two_whole_records_are_told(window: int) -> None:
-    found = through(written(b"a") + written(b"b", first_id=9))
-    assert (ids(found), spans(found)) == ([5, 9], [(29, 29, False)])
-    assert [one.lost for one in found if isinstance(one, Gap)] == [(6, 8)]
-
-
-def test_one_spoilt_byte_costs_no_record(window: int) -> None:
-    data = written(b"a") + b"\xff" + written(b"", first_id=6) + written(b"c", first_id=7)
-    assert (ids(through(data)), spans(through(data))) == ([5, 6, 7], [(29, 30, False)])
-    assert [one.lost for one in through(data) if isinstance(one, Gap)] == [None]
-
-
-@pytest.mark.parametrize("length", [1 << 31, 1 << 20, 0])
-def test_what_only_looks_like_a_head_is_passed_over(window: int, length: int) -> None:
-    head = struct.pack("<IIQQI", length, 99, 6, 1, 0x51A7C300)
-    data = written(b"a") + b"\xff" + head + b"\xff" * 9 + written(b"b", first_id=7)
-    asked: list[int] = []
-
-    def read(size: int, offset: int) -> bytes:
-        asked.append(offset + size)
-        return data[offset : offset + size]
-
-    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
-    assert (ids(found), spans(found)) == ([5, 7], [(29, 67, False)])
-    assert max(asked) <= len(data)
-
-
-def test_a_range_is_searched_from_its_start_to_its_end(window: int) -> None:
+def test_a_range_is_searched_from_its_start_to_its_end(window):
     whole = written(b"a", b"b", b"c")
     part = ScanRange(29, 58, SALT, 6, 99)
     found = list(scan(reading(whole), part))
@@ -268,15 +257,7 @@ def test_a_range_is_searched_from_its_start_to_its_end(window: int) -> None:
     assert (ids(cut), spans(cut)) == ([5], [(29, 57, True)])
 
 
-def test_a_length_that_cannot_be_is_not_waited_for(window: int) -> None:
-    huge = bytearray(written(b"a"))
-    struct.pack_into("<I", huge, 0, 1 << 29)
-    data = bytes(huge) + written(b"b", first_id=6)
-    found = through(data)
-    assert (ids(found), spans(found)) == ([6], [(0, 29, False)])
-
-
-def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(window: int) -> None:
+def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(window):
     data = written(*(bytes([65 + number]) * 20 for number in range(8)))
 
     def failing(number: int) -> Callable[[int, int], bytes]:
@@ -297,7 +278,7 @@ def test_what_the_disk_cannot_return_is_damaged_and_any_other_error_is_raised(wi
         list(scan(failing(errno.ENOSPC), span))
 
 
-def test_heads_are_found_by_mark_and_id() -> None:
+def test_heads_are_found_by_mark_and_id():
     data = written(b"a", b"b", b"c")
     step = HEAD_BYTES + 1
     assert likely_heads(data, low_id=5, high_id=7) == [0, step, 2 * step]
@@ -310,27 +291,12 @@ def test_heads_are_found_by_mark_and_id() -> None:
     ]
 
 
-def test_each_byte_is_read_a_few_times_at_most(window: int) -> None:
-    asked: list[tuple[int, int]] = []
-    data = written(b"a" * 100) + b"\xff" * 300 + written(b"b", first_id=9)
-
-    def read(size: int, offset: int) -> bytes:
-        assert size > 0
-        assert offset + size <= len(data)
-        asked.append((size, offset))
-        return data[offset : offset + size]
-
-    found = list(scan(read, ScanRange(0, len(data), SALT, 5, 99)))
-    assert ids(found) == [5, 9]
-    assert len(asked) < 600
-
-
 # -- what a journal is told and what it tells, as values
 
 MB = 1 << 20
 
 
-def test_limits_are_kept_or_refused_all_at_once() -> None:
+def test_limits_are_kept_or_refused_all_at_once():
     assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
     for asked, fitting in (
         ((32 * MB, None, 0), 32 * MB),
@@ -358,16 +324,14 @@ def test_limits_are_kept_or_refused_all_at_once() -> None:
         ),
     ],
 )
-def test_limits_that_cannot_be_kept_are_refused(
-    make: Callable[[], object], problems: list[str]
-) -> None:
+def test_limits_that_cannot_be_kept_are_refused(make, problems):
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert len(refused.value.problems) == len(problems)
     assert all(each in str(refused.value) for each in problems)
 
 
-def test_what_a_journal_tells_begins_with_nothing() -> None:
+def test_what_a_journal_tells_begins_with_nothing():
     report = asdict(RecoveryReport())
     assert report.pop("was_clean")
     assert not any([*report.values(), *asdict(JournalCounters()).values()])
