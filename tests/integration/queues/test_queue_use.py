@@ -4,8 +4,7 @@ closing; what it leaves behind, and what happens after as many writes as a versi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -140,24 +139,6 @@ def test_a_queue_can_be_iterated_until_it_is_closed(session):
     assert seen == [b"one", b"two", b"three", b"four"]
     with pytest.raises(QueueClosed):
         next(iter(DistributedQueue(session, "/never-started")))
-
-
-async def asynchronous(_value: bytes) -> None: ...
-
-
-def generator(_value: bytes) -> Iterator[None]:
-    yield
-
-
-@pytest.mark.parametrize("option", ["consumer", "consume_batch"])
-def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(session, option, caplog):
-    hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
-    retry = Retry(attempts=9, first_s=0.01, jitter=0)
-    options: Any = {option: lambda value: next(hidden)(value)}
-    with DistributedQueue(session, "/q", lock_path="/locks", retry=retry, **options) as queue:
-        queue.put(b"item")
-        eventually(lambda: queue.depth() == 0)
-    assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
 
 
 # -- what a queue leaves behind

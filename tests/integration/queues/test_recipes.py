@@ -16,7 +16,6 @@ from consumption import LOCKS, PATH, Flaky, Held, stored
 
 from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, QueueClosed, TooLarge
 from leaderq.queues import (
-    TEXT,
     DistributedDelayQueue,
     DistributedIdQueue,
     DistributedQueue,
@@ -138,24 +137,6 @@ class Picky:
 
     def deserialize(self, data: bytes) -> bytes:
         return data
-
-
-def test_one_by_one_as_one_and_many_at_once_are_stored_byte_for_byte_as_curator_would(session):
-    with DistributedQueue(session, PATH, serializer=TEXT) as queue:
-        assert queue.put("hello")
-        assert queue.put_multi(["a", "b"])
-        assert queue.put_multi([])
-        assert queue.put_many(["", "x"]) == 2
-        names = sorted(session.children(PATH))
-        assert names == [f"queue-{number:010}" for number in range(5)]
-        data = [session.get(f"{PATH}/{name}")[0].hex() for name in names]
-        assert data == [
-            "00010001010000000568656c6c6f02",
-            "0001000101000000016101000000016202",
-            "0001000102",
-            "00010001010000000002",
-            "0001000101000000017802",
-        ]
 
 
 @pytest.mark.parametrize(
