@@ -6,6 +6,7 @@ neighbours may not.
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,26 +170,18 @@ def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(sessio
     assert (payload.note.reason, payload.note.attempt, len(calls)) == ("attempts", 2, 2)
 
 
-class Interrupted:
-    """A serializer during which the user presses Ctrl-C, once."""
-
-    def __init__(self) -> None:
-        self.is_pressed = False
-
-    def serialize(self, value: bytes) -> bytes:
-        return value
-
-    def deserialize(self, data: bytes) -> bytes:
-        if not self.is_pressed:
-            self.is_pressed = True
-            raise KeyboardInterrupt
-        return data
-
-
 @LOCKING
 def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(session, lock):
+    pressed = iter([KeyboardInterrupt])
+
+    def read(data: bytes) -> bytes:
+        for error in pressed:
+            raise error
+        return data
+
     fill(session, [b"a"])
-    with consuming(session, lock=lock, serializer=Interrupted()) as queue:
+    interrupted = SimpleNamespace(serialize=bytes, deserialize=read)
+    with consuming(session, lock=lock, serializer=interrupted) as queue:
         with pytest.raises(KeyboardInterrupt):
             queue.take(60.0)
         with queue.take(60.0) as item:

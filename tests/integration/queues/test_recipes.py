@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,16 +128,10 @@ class Ledger(PutListener):
         self.failed.append((list(items), error))
 
 
-class Picky:
-    """A serializer that refuses one value."""
-
-    def serialize(self, value: bytes) -> bytes:
-        if value == b"bad":
-            raise ValueError("not this one")
-        return value
-
-    def deserialize(self, data: bytes) -> bytes:
-        return data
+def picky(value: bytes) -> bytes:
+    if value == b"bad":
+        raise ValueError("not this one")
+    return value
 
 
 @pytest.mark.parametrize(
@@ -165,7 +160,8 @@ def test_what_cannot_be_used_is_refused_all_at_once(session, kind, path, options
 
 
 def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(session):
-    with DistributedQueue(session, PATH, serializer=Picky(), final_flush_s=60.0) as queue:
+    serializer = SimpleNamespace(serialize=picky, deserialize=bytes)
+    with DistributedQueue(session, PATH, serializer=serializer, final_flush_s=60.0) as queue:
         for put in (queue.put, lambda item: queue.put_multi([b"a", item])):
             with pytest.raises(ValueError, match="not this one"):
                 put(b"bad")

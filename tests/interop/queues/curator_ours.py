@@ -4,7 +4,6 @@ saw.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from leaderq import Session
@@ -53,21 +52,13 @@ def java_how(kind: QueueKind, rank: int) -> Any:
 
 
 class Seen:
-    """A consumer that keeps what it was given; ``failures`` times it raises."""
+    """A consumer that keeps what it was given."""
 
-    def __init__(self, *, failures: int = 0) -> None:
+    def __init__(self) -> None:
         self.values: list[bytes] = []
-        self.failed: list[bytes] = []
-        self._failures = failures
-        self._lock = threading.Lock()
 
     def __call__(self, value: bytes) -> None:
-        with self._lock:
-            if self._failures:
-                self._failures -= 1
-                self.failed.append(value)
-                raise RuntimeError("told to fail")
-            self.values.append(value)
+        self.values.append(value)
 
     def await_items(self, count: int) -> list[bytes]:
         """What was consumed, once there are ``count``."""

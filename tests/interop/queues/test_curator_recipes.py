@@ -117,33 +117,28 @@ def test_each_side_removes_by_id_what_the_other_has_put(java, session, znode_roo
 @each_kind
 def test_what_we_requeue_keeps_its_place_for_java(java, session, znode_root, kind):
     path, lock_path = sharing(znode_root, True)
-    failing = Seen(failures=1)
+    failed: list[bytes] = []
+
+    def fail(value: bytes) -> None:
+        failed.append(value)
+        raise RuntimeError("told to fail")
+
     with recipe(kind, session, path, lock_path=lock_path) as producer:
         put(producer, b"poison", 5)
     (former,) = session.children(path)
     # ours leaves it alone meanwhile; Java does not know of that
-    patient = Retry(attempts=10, first_s=60)
-    with recipe(
-        kind,
-        session,
-        path,
-        lock_path=lock_path,
-        consumer=failing,
-        error_mode=ErrorMode.REQUEUE,
-        retry=patient,
-    ) as ours:
-        eventually(lambda: failing.failed == [b"poison"] and former not in session.children(path))
+    options = {"error_mode": ErrorMode.REQUEUE, "retry": Retry(attempts=10, first_s=60)}
+    with recipe(kind, session, path, lock_path=lock_path, consumer=fail, **options) as ours:
+        eventually(lambda: bool(failed) and former not in session.children(path))
         ours.pause()
         put(ours, b"before", 1)
         put(ours, b"behind", 9)
-        assert any(
-            names.prefix_of(name) == names.prefix_of(former) for name in session.children(path)
-        )
+        assert names.prefix_of(former) in map(names.prefix_of, session.children(path))
     consumer = java.queue(kind.value, path, lock=lock_path, consume=True)
     in_order = [b"before", b"poison"] if kind in RANKED else [b"poison", b"before"]
     assert consumer.await_items(3) == [*in_order, b"behind"]
     consumer.close()
-    assert failing.values == []
+    assert failed == [b"poison"]
 
 
 def test_items_of_a_simple_queue_go_both_ways_in_order(java, session, znode_root):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 
@@ -122,9 +121,11 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
                 one.name for one in model.messages.values() if one.leased
             )
         elif what == "choose":
-            expected = model.free(now_ms)[:amount]
-            assert index.peek(amount, now_ms) == expected
-            chosen = index.choose(amount, now_ms)
+            free, skip = model.free(now_ms), at % 3
+            left = min(skip, max(0, len(free[: skip + amount]) - 1))  # of all, one is taken
+            expected = free[left : left + amount]
+            assert index.peek(amount, now_ms) == free[:amount]
+            chosen = index.choose(amount, now_ms, skip=skip)
             assert [choice.name for choice in chosen] == expected
             for choice in chosen:
                 found = model.messages[choice.name]
@@ -178,17 +179,6 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
         index.created(name)
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
     assert [index.age_by(ageing_s) for ageing_s in (10, 5, None)] == [False, True, True]
-
-
-def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() -> None:
-    index = ShardIndex(ageing_s=10)
-    head, urgent, alone = named(1, 0, 1, "g"), named(0, 0, 2, "g"), named(0, 5_000, 3)
-    for name in (head, urgent, alone):
-        index.created(name)
-    assert index.next_due_ms(6_000) == 6_000
-    assert index.order_of(head) < index.order_of(alone)
-    index.rested(rest_name(20_000, 1, urgent))
-    assert [choice.name for choice in index.choose(3, 6_000)] == [alone, head]
 
 
 # -- how long a lease lasts for those who wait for its end
@@ -273,29 +263,6 @@ def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     assert free(index) == [Choice(NAME)]
 
 
-def test_what_is_known_of_a_lease_that_is_over_is_known_until_the_message_is_claimed() -> None:
-    index = index_of(NAME)
-    index.claims_listed([NAME], 0.0)
-    assert index.observed(NAME, 4, 0.0, 0.0)
-    assert free(index) == [Choice(NAME, 4)]
-    index.claims_listed([NAME], 9.0)  # while its claim is under way, which fails
-    index.release([NAME])
-    assert free(index) == [Choice(NAME, 4)]
-    index.claims_listed([], 9.0)  # deleted by hand
-    index.release([NAME])
-    assert free(index) == [Choice(NAME)]
-
-
-def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
-    other = named(0, 0, 2)
-    index = index_of(NAME, other)
-    assert free(index) == [Choice(NAME), Choice(other)]
-    index.lost(NAME, 3.0)
-    index.lost(other, 3.5)
-    assert (index.to_look_at(3.9), index.to_look_at(4.0)) == ([], [NAME])
-    assert (index.next_look_s(), index_of(NAME).next_look_s()) == (4.0, math.inf)
-
-
 def test_news_of_what_is_not_a_message_are_ignored() -> None:
     index = index_of(NAME)
     for news in (index.created, index.deleted, index.rested):
@@ -377,40 +344,12 @@ def test_a_new_listing_decides_what_there_is() -> None:
     assert [one.name for one in index.choose(1, 0)] == [worst_first[-1]]
 
 
-def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
-    index = index_of(named(0, 100, 1))
-    assert [index.next_due_ms(now_ms) for now_ms in (50, 100, 150)] == [100, 100, 150]
-    late = index_of(named(0, 400, 1))
-    late.rested(rest_name(900, 1, named(0, 400, 1)))
-    assert late.next_due_ms(50) == 900
-    assert ShardIndex().next_due_ms(0) is None
-
-
 def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first() -> None:
     for first, second in ((named(1, 0, 1), named(0, 1000, 2)), (named(0, 1000, 1), named(1, 0, 2))):
         index = ShardIndex(1.0)
         index.created(second)
         index.created(first)
         assert [choice.name for choice in free(index)] == [first, second]
-
-
-def test_some_are_left_to_others_if_there_are_more() -> None:
-    names = [named(0, 0, sequence) for sequence in range(5)]
-    index = index_of(*names)
-    assert [one.name for one in index.choose(1, 0, skip=2)] == [names[2]]
-    assert [one.name for one in index.choose(9, 0, skip=9)] == [names[4]]
-    assert [one.name for one in index.choose(9, 0)] == [names[0], names[1], names[3]]
-    assert index.choose(1, 0, skip=1) == []
-
-
-def test_of_what_is_free_the_last_is_not_left_to_others_whatever_else_is_known() -> None:
-    first, second, late = named(0, 0, 1), named(9, 0, 2), named(9, 500, 3)
-    index = ShardIndex()
-    index.replace([first, second, late], [], 0)
-    index.created(first)
-    index.release(index.choose(1, 0, skip=1)[0])
-    assert index.choose_these([second], 0) == [Choice(second)]
-    assert index.choose(1, 0, skip=1) == [Choice(first)]
 
 
 def test_those_asked_for_are_chosen_if_they_are_free() -> None:

@@ -1,0 +1,42 @@
+"""Items over which consumers die, in simulated time."""
+
+from __future__ import annotations
+
+from simulation.scenarios import Guest, scene
+from simulation.test_queue_windows import Q, consuming, is_clean, opened, put
+
+from leaderq.base import clock
+from leaderq.threads import Retry
+
+
+@scene(5)
+def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(s):
+    """After as many deaths as the retry policy says."""
+    innocent = [*map(str, range(40))]
+    put(s, *innocent[:20], "poison", *innocent[20:])
+    begun: list[str] = []
+    guests = s.guests("abcd")
+
+    def start(who: Guest) -> None:
+        def work(value: str) -> None:
+            begun.append(value)
+            if value == "poison":
+                who.process.exit(9)
+            clock.sleep(0.001)
+
+        consuming(who, work, retry=Retry(attempts=2, first_s=0.0))
+
+    admin = opened(s.beside)
+    for who in guests:
+        start(who)
+        s.until(lambda who=who: is_clean(s) or not who.process.alive)
+        s.run(10.0)
+    deaths = begun.count("poison")
+    assert 2 <= deaths <= 3
+    (letter,) = s.ask(lambda _: [*admin.dead_letters.browse()])
+    assert (letter.found.items, letter.note.reason) == ([b"poison"], "died")
+    assert "consumers died while they worked on it" in letter.note.error
+    assert {*begun} == {*innocent, "poison"}
+    assert is_clean(s)
+    claims = [one for one in s.cluster.znodes() if one.startswith(f"{Q}-meta/claims/")]
+    assert len(claims) == sum(who.process.alive for who in guests)
