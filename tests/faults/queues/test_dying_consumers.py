@@ -1,5 +1,5 @@
 """A consumer of a queue that is frozen, as a process. The same, and deaths, in every order and at
-every place: ``tests/simulation`` and ``tests/unit/queues/test_deadly_items.py``.
+every place: ``tests/simulation`` and ``tests/unit/queues/test_after_deaths.py``.
 """
 
 from __future__ import annotations

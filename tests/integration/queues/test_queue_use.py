@@ -18,11 +18,10 @@ from leaderq.queues import (
     ErrorMode,
     QueueBuilder,
     Retry,
-    SimpleDistributedQueue,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.writing import groups, writer
+from leaderq.zookeeper.writing import groups
 
 QUICK = Retry(attempts=10, first_s=0.01)
 
@@ -160,35 +159,6 @@ def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch
         assert len(versions) == 2
         assert max(versions) <= 20
         assert session.children("/q-meta/members") == members
-
-
-@pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
-def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_opened(
-    session, monkeypatch, kind
-):
-    swept: list[str] = []
-    monkeypatch.setattr(writer, "sweep", lambda _session, parent, _now_ms: swept.append(parent))
-    with kind(session, "/q") as queue:
-        queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
-        assert queue.take(60) is not None
-    assert swept == ["/q-meta/tallies"] * 2
-
-
-def test_sweeping_takes_away_old_guards_only(session, monkeypatch):
-    session.ensure_path("/meta")
-    for name in ("old", "older"):
-        session.create(f"/meta/{name}")
-    first = session.get("/meta/older")[1].mtime_ms
-    eventually(
-        lambda: session.set("/meta/old", b"").mtime_ms > first + 20 and session.create("/meta/new")
-    )
-    newest = session.get("/meta/new")[1].mtime_ms
-    with monkeypatch.context() as patch:
-        patch.setattr(writer, "OLD_S", (newest - first - 10) / 1000)
-        assert writer.sweep(session, "/meta", newest) == 1
-    assert sorted(session.children("/meta")) == ["new", "old"]
-    assert writer.sweep(session, "/meta", newest) == 0
-    assert writer.sweep(session, "/nowhere", newest) == 0
 
 
 def everything(session: Session, path: str = "") -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -181,6 +182,17 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
     assert [index.age_by(ageing_s) for ageing_s in (10, 5, None)] == [False, True, True]
 
 
+def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() -> None:
+    index = ShardIndex(ageing_s=10)
+    head, urgent, alone = named(1, 0, 1, "g"), named(0, 0, 2, "g"), named(0, 5_000, 3)
+    for name in (head, urgent, alone):
+        index.created(name)
+    assert index.next_due_ms(6_000) == 6_000
+    assert index.order_of(head) < index.order_of(alone)
+    index.rested(rest_name(20_000, 1, urgent))
+    assert [choice.name for choice in index.choose(3, 6_000)] == [alone, head]
+
+
 # -- how long a lease lasts for those who wait for its end
 
 
@@ -263,6 +275,16 @@ def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     assert free(index) == [Choice(NAME)]
 
 
+def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
+    other = named(0, 0, 2)
+    index = index_of(NAME, other)
+    assert free(index) == [Choice(NAME), Choice(other)]
+    index.lost(NAME, 3.0)
+    index.lost(other, 3.5)
+    assert (index.to_look_at(3.9), index.to_look_at(4.0)) == ([], [NAME])
+    assert (index.next_look_s(), index_of(NAME).next_look_s()) == (4.0, math.inf)
+
+
 def test_news_of_what_is_not_a_message_are_ignored() -> None:
     index = index_of(NAME)
     for news in (index.created, index.deleted, index.rested):
@@ -342,6 +364,15 @@ def test_a_new_listing_decides_what_there_is() -> None:
     worst_first = [named(priority, 0, priority) for priority in (3, 2, 1)]
     index.replace(worst_first, [], 0)
     assert [one.name for one in index.choose(1, 0)] == [worst_first[-1]]
+
+
+def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
+    index = index_of(named(0, 100, 1))
+    assert [index.next_due_ms(now_ms) for now_ms in (50, 100, 150)] == [100, 100, 150]
+    late = index_of(named(0, 400, 1))
+    late.rested(rest_name(900, 1, named(0, 400, 1)))
+    assert late.next_due_ms(50) == 900
+    assert ShardIndex().next_due_ms(0) is None
 
 
 def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first() -> None:

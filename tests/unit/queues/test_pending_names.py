@@ -60,6 +60,15 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
     assert names.overdue_ms(90) is None
 
 
+def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -> None:
+    names = waiting(plain(*range(1, 100)))
+    assert names.take(1, 0) == plain(1)
+    names.rest(plain(1)[0], 10)
+    names.take(99, 0, Share(0, 2))
+    names.take(99, 10, Share(0, 2))
+    assert names.take_overdue(50, GRACE_MS) == plain(*range(1, 100, 2))
+
+
 @given(
     st.lists(st.integers(0, 200), unique=True),
     st.integers(1, 4),
@@ -201,6 +210,19 @@ def follow(  # noqa: C901 - a table of events
     assert names.take(99, now_ms + 10) == sorted(free | over)
 
 
+def test_a_listing_forgets_rests_of_names_that_are_gone_and_keeps_the_others() -> None:
+    names = waiting(plain(1, 2, 3))
+    names.take(3, 0)
+    for number, until_ms in ((1, 30), (2, 20), (3, 10)):
+        names.rest(plain(number)[0], until_ms)
+    names.replace(plain(1, 2, 4))
+    assert names.next_ms() == 20
+    assert names.take(9, 0) == plain(4)
+    assert names.take(9, 20) == plain(2)
+    assert names.next_ms() == 30
+    assert names.take(9, 30) == plain(1)
+
+
 def test_the_first_that_must_wait_is_the_earlier_of_a_rest_and_a_due_time() -> None:
     names = waiting([delayed(500, 1), delayed(900, 2), delayed(5, 0)], QueueKind.DELAY)
     assert names.take(9, 10) == [delayed(5, 0)]
@@ -293,6 +315,20 @@ def test_after_a_restart_nothing_has_waited_yet() -> None:
     assert names.overdue_ms(0) == GRACE_MS
 
 
+def test_without_names_of_others_nothing_will_be_overdue() -> None:
+    names = waiting(plain(0, 2))
+    assert names.overdue_ms(0) is None
+    names.take(9, 0, Share(0, 2))
+    assert names.overdue_ms(0) is None
+    names.add(plain(1)[0])
+    names.take(9, 0, Share(0, 2))
+    assert names.overdue_ms(0) == GRACE_MS
+    assert not names.has_overdue(GRACE_MS - 1)
+    assert (names.has_overdue(GRACE_MS), names.overdue_ms(GRACE_MS)) == (True, GRACE_MS)
+    assert names.take_overdue(9, GRACE_MS) == plain(1)
+    assert names.overdue_ms(GRACE_MS) is None
+
+
 def others_of(count: int, kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
     names = waiting(plain(*range(count)), kind)
     names.take(0, 0)
@@ -331,6 +367,16 @@ def test_helpers_take_what_is_overdue_at_three_places(
     assert names.take_overdue(9, GRACE_MS) == plain(*left)
 
 
+def test_an_overdue_name_that_was_freed_twice_or_is_held_or_gone_is_taken_once_or_not() -> None:
+    names = others_of(5)
+    names.add(plain(1)[0])
+    names.take(9, 0, Share(0, 10**6))
+    names.in_hand.add(plain(2)[0])
+    names._gone.add(plain(3)[0])
+    assert names.take_overdue(9, GRACE_MS) == plain(1, 4)
+    assert names.in_hand == set(plain(0, 1, 2, 4))
+
+
 def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() -> None:
     share = Share(0, 3)
     share.note(won=plain(1), lost=[])
@@ -344,6 +390,33 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert names.in_hand == {*plain(3, 6), *mine}
     left = names.take_overdue(99, GRACE_MS)
     assert left == sorted([*theirs, *plain(2, 5, 8)])
+
+
+def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> None:
+    names = waiting(plain(0))
+    names.add(plain(5)[0])
+    names.take(9, 0, Share(0, 2))
+    assert names.overdue_ms(0) == GRACE_MS
+    assert names.overdue_ms(GRACE_MS) is None
+    assert names.take_overdue(9, GRACE_MS) == []
+
+
+def test_a_freed_name_is_left_at_its_place() -> None:
+    names = waiting(plain(1, 3, 5, 7))
+    assert names.take(3, 0) == plain(1, 3, 5)
+    names.release(plain(1, 5))
+    names.take(9, 0, Share(0, 2))
+    names.release(plain(3))
+    names.take(9, 0, Share(0, 2))
+    assert names.take_overdue(9, GRACE_MS) == plain(1, 3, 5, 7)
+
+
+@pytest.mark.parametrize("name", ["queue-|a|0000000001", "queue-|b|0000000001"])
+def test_a_new_name_that_was_deleted_is_not_taken_whatever_orders_it(name: str) -> None:
+    names = waiting(["queue-|c|0000000009"], QueueKind.ID)
+    names.add(name)
+    names.discard(name)
+    assert names.take(9, 0) == ["queue-|c|0000000009"]
 
 
 def test_of_many_names_of_others_only_the_first_are_looked_at(

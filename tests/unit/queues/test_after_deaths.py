@@ -1,12 +1,17 @@
-"""Items over which consumers die, in simulated time."""
+"""What becomes of the items over which consumers die, and of what killed users have left behind, in
+simulated time.
+"""
 
 from __future__ import annotations
 
-from simulation.scenarios import Guest, scene
+import pytest
+from simulation.scenarios import Guest, Scene, scene
 from simulation.test_queue_windows import Q, consuming, is_clean, opened, put
 
 from leaderq.base import clock
+from leaderq.queues import DistributedQueue, SimpleDistributedQueue
 from leaderq.threads import Retry
+from leaderq.zookeeper.writing import writer
 
 
 @scene(5)
@@ -40,3 +45,39 @@ def test_an_item_over_which_consumers_die_is_set_aside_and_no_other(s):
     assert is_clean(s)
     claims = [one for one in s.cluster.znodes() if one.startswith(f"{Q}-meta/claims/")]
     assert len(claims) == sum(who.process.alive for who in guests)
+
+
+def guards(s: Scene) -> set[str]:
+    return {one for one in s.cluster.znodes() if one.startswith(f"{Q}-meta/tallies/")}
+
+
+@pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
+@scene(1)
+def test_what_killed_users_have_left_is_swept_once_it_is_old_when_a_queue_is_opened(
+    s, monkeypatch, kind
+):
+    monkeypatch.setattr(writer, "OLD_S", 100.0)
+    a, b, c = s.guests("abc")
+
+    def use(who: Guest) -> set[str]:
+        """Gives the guards that it made."""
+
+        def main() -> None:
+            queue = kind(who.session, Q)
+            queue.start()
+            queue.offer(b"x") if kind is SimpleDistributedQueue else queue.put(b"x")
+            assert queue.take(60) is not None
+
+        before = guards(s)
+        who.do(main)
+        return guards(s) - before
+
+    dead = use(a)
+    a.process.kill()
+    s.run(60.0)
+    living = use(b)
+    assert len(dead) == len(living) == 2
+    s.run(60.0)
+    use(c)
+    s.until(lambda: not dead & guards(s))
+    assert living <= guards(s)
