@@ -1,15 +1,16 @@
-"""What becomes of the items over which consumers die, and of what killed users have left behind, in
-simulated time.
+"""What becomes of items over which consumers die or fail, and of what killed users have left
+behind, in simulated time.
 """
 
 from __future__ import annotations
 
 import pytest
 from simulation.scenarios import Guest, Scene, scene
-from simulation.test_queue_windows import Q, consuming, is_clean, opened, put
+from simulation.test_queue_windows import Q, Work, consuming, is_clean, opened, put
 
 from leaderq.base import clock
 from leaderq.queues import DistributedQueue, SimpleDistributedQueue
+from leaderq.queues.wire.payload import decode
 from leaderq.threads import Retry
 from leaderq.zookeeper.writing import writer
 
@@ -81,3 +82,24 @@ def test_what_killed_users_have_left_is_swept_once_it_is_old_when_a_queue_is_ope
     use(c)
     s.until(lambda: not dead & guards(s))
     assert living <= guards(s)
+
+
+@pytest.mark.parametrize("lock", [True, False])
+@scene(1)
+def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(s, lock):
+    a, b = s.guests("ab")
+    put(s, "x")
+    s.run(10.0)
+    first, second = Work(fails=1), Work()
+    consuming(a, first, lock, retry=Retry(attempts=3, first_s=60.0, jitter=0.0))
+    s.until(lambda: first.begun)
+    s.run(1.0)
+    (path,) = (one for one in s.cluster.znodes() if one.startswith(f"{Q}/"))
+    note = decode(s.cluster.znodes()[path]).note
+    assert note.attempt == 1
+    assert note.enqueued_ms < a.do(clock.now_ms) - 10_000
+    a.process.kill()
+    consuming(b, second, lock)
+    s.run(50.0)
+    assert second.begun == []
+    s.until(lambda: second.done == ["x"], within_s=15.0)

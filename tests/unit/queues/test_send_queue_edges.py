@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import (
@@ -447,3 +448,80 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
     batch.settle()
     assert good.news == [["/b0", "/b1"]]
     assert (batch.size, "boom" in caplog.text) == (300, True)
+
+
+class Server:
+    """Applies multis as ZooKeeper does; after a fault out of reach until the round is over."""
+
+    def __init__(self, bad: set[str]) -> None:
+        self.bad = bad
+        self.version = 0
+        self.applied: list[str] = []
+        self.is_cut = False
+
+    def serve(self, batch: PackedMulti, fault: str) -> LeaderqError | None:
+        if self.is_cut:
+            return NotConnected("gone")
+        self.is_cut = bool(fault)
+        answer = self._apply(batch) if fault in ("", "reply") else None
+        if fault:
+            return NotConnected("gone") if fault == "unsent" else ConnectionLost("cut")
+        return answer
+
+    def _apply(self, batch: PackedMulti) -> LeaderqError | None:
+        if batch.number != self.version:
+            return BadVersion("behind", index=0)
+        for at, group in enumerate(batch.groups, 1):
+            if group.name in self.bad:
+                return NodeExists("there", index=at)
+        self.version += 1
+        self.applied += [group.name for group in batch.groups]
+        return None
+
+
+def after_trouble(one: SendQueue, server: Server, failed: list[PackedMulti]) -> list[PackedMulti]:
+    """What a tally does once all is answered; gives the batches that turned out to be applied."""
+    blamed = one.blame(failed)
+    if blamed is not None:
+        culprit, _ = blamed.culprit()
+        assert culprit.name in server.bad
+        assert one.drop(culprit)
+        return []
+    one.set_aside(failed)
+    return one.reconcile(server.version, is_new=False)[0]
+
+
+def one_round(one: SendQueue, server: Server, fault: Any) -> list[PackedMulti]:
+    batches = []
+    while (batch := one.next_batch()) is not None:
+        batches.append(batch)
+    for batch in batches:
+        batch.sent_s = 0.0
+        outcome = server.serve(batch, fault())
+        answer(batch, outcome)
+        one.is_halted = one.is_halted or outcome is not None
+    done = one.take_applied(0.0)
+    failed = one.take_failed()
+    if failed:
+        done += after_trouble(one, server, failed)
+    one.is_halted = server.is_cut = False
+    return done
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data):
+    names = [f"{number}" for number in range(data.draw(st.integers(1, 12)))]
+    one = line(
+        *map(Heard, names),
+        max_ops=data.draw(st.integers(2, 5)),
+        limit=data.draw(st.sampled_from([1, 200, 500, 1e6])),
+        max_bytes=data.draw(st.sampled_from([40, 100_000])),  # 40: small multis behind each
+    )
+    server = Server(set(data.draw(st.lists(st.sampled_from(names), max_size=2))))
+    told: list[str] = []
+    for turn in range(100):
+        faults = ["", "", "reply", "request", "unsent"] if turn < 40 else [""]
+        done = one_round(one, server, partial(data.draw, st.sampled_from(faults)))
+        told += [group.name for batch in done for group in batch.groups]
+    assert server.applied == told == [name for name in names if name not in server.bad]

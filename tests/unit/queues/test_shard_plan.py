@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.scenarios import scene
-from simulation.test_queue_windows import Q, Work, consuming, put
 
-from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of
@@ -19,10 +16,9 @@ from leaderq.queues.admin.queue_admin import restored_data
 from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.sharding import RETIRED_FROM, QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, next_number
-from leaderq.queues.wire.payload import Note, compressed, decode, encode
+from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
 from leaderq.testing import eventually
-from leaderq.threads import Retry
 
 POLICIES = QueueSharderPolicies(new_queue_threshold=100, max_queues=3, threshold_check_s=2.5)
 shards = st.lists(
@@ -240,27 +236,3 @@ def test_a_full_blocking_consumer_waits_and_refuses_nothing():
         assert [future.result(60) for future in futures] == [None, None]
     with pytest.raises(ConfigurationError):
         BlockingQueueConsumer(capacity=0)
-
-
-# -- what is written of an item that failed: when other consumers may try it again
-
-
-@pytest.mark.parametrize("lock", [True, False])
-@scene(1)
-def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(s, lock):
-    a, b = s.guests("ab")
-    put(s, "x")
-    s.run(10.0)
-    first, second = Work(fails=1), Work()
-    consuming(a, first, lock, retry=Retry(attempts=3, first_s=60.0, jitter=0.0))
-    s.until(lambda: first.begun)
-    s.run(1.0)
-    (path,) = (one for one in s.cluster.znodes() if one.startswith(f"{Q}/"))
-    note = decode(s.cluster.znodes()[path]).note
-    assert note.attempt == 1
-    assert note.enqueued_ms < a.do(clock.now_ms) - 10_000
-    a.process.kill()
-    consuming(b, second, lock)
-    s.run(50.0)
-    assert second.begun == []
-    s.until(lambda: second.done == ["x"], within_s=15.0)
