@@ -143,6 +143,15 @@ def test_a_corrupt_item_says_what_is_wrong_and_where(spoilt: str, says: str) -> 
         decode(bytes.fromhex(spoilt))
 
 
+def test_what_java_compresses_is_read() -> None:
+    """java.util.zip.GZIPOutputStream: no name, no time, an unknown system; 15 bytes of a single
+    "hello".
+    """
+    member = gzip.compress(encode([b"hello"]), mtime=0)
+    java = member[:8] + b"\x00\x00" + member[10:]
+    assert decode(java) == Payload([b"hello"])
+
+
 def only_corrupt(data: bytes) -> None:
     try:
         read = decode(data)
