@@ -510,7 +510,7 @@ class Curator:
     def __init__(self, ground: Ground, log: Path) -> None:
         self._ground = ground
         options = ("-Xshare:auto", "-XX:+UseParallelGC")
-        self._peer = JavaPeer(log, sources=[HERE / "curator"], main="Bench", jvm=options).start()
+        self._peer = JavaPeer(log, sources=[HERE / "curator"], main="Bench", jvm=options)
         self._clients = [
             self._peer.connect(ground.address, timeout=30_000).handle for _ in range(4)
         ]

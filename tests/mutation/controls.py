@@ -149,7 +149,7 @@ m6 nobody steps aside: who meets another consumer steps aside
 -conflicts if conflicts > 1 else 0
 +0
 
-= queues/consuming/items.py unit/queues/test_shard_plan.py
+= queues/consuming/items.py unit/queues/test_after_deaths.py
 m13 the rest of a failed item is not written for others: tried again after wait_s, by whichever
   consumer
 -not_before_ms=until_ms if wait_s > 0 else None

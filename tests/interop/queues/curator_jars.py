@@ -24,7 +24,6 @@ from leaderq.testing.java import OLDEST_MAJOR, find_java
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "java"
-_COMPILE_TIMEOUT_S = 300
 
 
 def curator_class_path() -> str:
@@ -34,10 +33,9 @@ def curator_class_path() -> str:
     """
     locked = jars.read_lock((HERE / "curator.lock").read_text(), "curator")
     folder = jars._folder("curator", locked)
-    if not jars._is_complete(folder, locked):
-        with alone("jars-curator"):
-            if not jars._is_complete(folder, locked):
-                jars._complete(folder, "curator", locked, jars.to_stderr)
+    with alone("jars-curator"):
+        if not jars._is_complete(folder, locked):
+            jars._complete(folder, "curator", locked, jars.to_stderr)
     return os.pathsep.join(str(folder / jar.file_name) for jar in locked)
 
 
@@ -52,33 +50,23 @@ def compiled(folders: Iterable[Path]) -> str:
         class_path.encode() + b"".join(source.read_bytes() for source in sources)
     ).hexdigest()
     classes = cache_folder() / "classes" / f"curator-{digest[:16]}"
-    if not classes.exists():
-        with alone("classes-curator"):
-            if not classes.exists():
-                _compile(sources, class_path, classes)
+    with alone("classes-curator"):
+        if not classes.exists():
+            _compile(sources, class_path, classes)
     return os.pathsep.join([str(classes), class_path])
 
 
 def _compile(sources: list[Path], class_path: str, classes: Path) -> None:
-    draft = classes.with_suffix(f".{os.getpid()}.draft")
+    draft = classes.with_suffix(".draft")
     shutil.rmtree(draft, ignore_errors=True)
-    command = [
-        str(_javac()),
-        "-Xlint:all,-processing,-classfile",
-        "-Werror",
-        "--release",
-        str(OLDEST_MAJOR),
-    ]
-    command += ["-proc:none", "-cp", class_path, "-d", str(draft), *map(str, sources)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False
-        )
-        if done.returncode:
-            raise AssertionError(f"the Java sources do not compile:\n{done.stdout}{done.stderr}")
-        draft.replace(classes)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    command = [str(_javac()), "-Xlint:all,-processing,-classfile", "-Werror", "-proc:none"]
+    command += ["--release", str(OLDEST_MAJOR), "-cp", class_path, "-d", str(draft)]
+    done = subprocess.run(
+        [*command, *map(str, sources)], capture_output=True, text=True, timeout=300, check=False
+    )
+    if done.returncode:
+        raise AssertionError(f"the Java sources do not compile:\n{done.stdout}{done.stderr}")
+    draft.replace(classes)
 
 
 def _javac() -> Path:

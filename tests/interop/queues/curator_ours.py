@@ -4,7 +4,6 @@ saw.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from leaderq import Session
@@ -35,43 +34,31 @@ def put(queue: Any, value: Any, rank: int, *, is_multi: bool = False) -> None:
     """Put with a rank: the lower the sooner, in queues that have an order of their own; the id in
     those that have ids.
     """
-    putting = queue.put_multi if is_multi else queue.put
-    kind = queue.KIND
-    if kind is QueueKind.ID:
-        putting(value, f"id/{rank}")
-    elif kind is QueueKind.PRIORITY:
-        putting(value, rank)
-    elif kind is QueueKind.DELAY:
-        putting(value, due=PAST_S + rank)
-    else:
-        putting(value)
+    how: dict[QueueKind, dict[str, Any]] = {
+        QueueKind.ID: {"id": f"i/d|{rank}"},
+        QueueKind.PRIORITY: {"priority": rank},
+        QueueKind.DELAY: {"due": PAST_S + rank},
+    }
+    (queue.put_multi if is_multi else queue.put)(value, **how.get(queue.KIND, {}))
 
 
 def java_how(kind: QueueKind, rank: int) -> Any:
     """The same rank as Java's ``put`` takes it."""
     return {
-        QueueKind.ID: f"id/{rank}",
+        QueueKind.ID: f"i/d|{rank}",
         QueueKind.PRIORITY: rank,
         QueueKind.DELAY: (PAST_S + rank) * 1000,
     }.get(kind, "")
 
 
 class Seen:
-    """A consumer that keeps what it was given; ``failures`` times it raises."""
+    """A consumer that keeps what it was given."""
 
-    def __init__(self, *, failures: int = 0) -> None:
+    def __init__(self) -> None:
         self.values: list[bytes] = []
-        self.failed: list[bytes] = []
-        self._failures = failures
-        self._lock = threading.Lock()
 
     def __call__(self, value: bytes) -> None:
-        with self._lock:
-            if self._failures:
-                self._failures -= 1
-                self.failed.append(value)
-                raise RuntimeError("told to fail")
-            self.values.append(value)
+        self.values.append(value)
 
     def await_items(self, count: int) -> list[bytes]:
         """What was consumed, once there are ``count``."""

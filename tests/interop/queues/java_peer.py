@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from curator_jars import SOURCES, compiled
 
@@ -48,8 +48,8 @@ class Event:
 
 
 class JavaPeer:
-    """One JVM. ``log`` gets its stderr; ``sources`` are further folders of Java sources and
-    ``main`` the class that is run.
+    """One JVM, which answers by then. ``log`` gets its stderr; ``sources`` are further folders of
+    Java sources and ``main`` the class that is run.
     """
 
     def __init__(
@@ -60,48 +60,25 @@ class JavaPeer:
         main: str = "Peer",
         jvm: Sequence[str] = QUICK_START,
     ) -> None:
-        self._log = log
-        self._command = [
-            str(find_java().program),
-            "-Xmx1g",
-            *jvm,
-            *_LOGGING,
-            "-cp",
-            compiled([SOURCES, *sources]),
-            main,
-        ]
+        command = [str(find_java().program), "-Xmx1g", *jvm, *_LOGGING]
+        command += ["-cp", compiled([SOURCES, *sources]), main]
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._answers: dict[str, Future[list[str]]] = {}
         self._events: dict[str, list[Event]] = {}
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self) -> JavaPeer:
-        """Start it; returns when it answers."""
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                self._command,
+        with log.open("a") as errors:
+            self.process: Any = subprocess.Popen(
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+                stderr=errors,
                 encoding="utf-8",
                 bufsize=1,
             )
-        threading.Thread(
-            target=self._read, args=(self._process,), name="java-peer", daemon=True
-        ).start()
+        threading.Thread(target=self._read, name="java-peer", daemon=True).start()
         eventually(
-            lambda: self.events("peer", "ready"),
-            timeout_s=120,
-            message=f"Java answers (see {self._log})",
+            lambda: self.events("peer", "ready"), timeout_s=120, message=f"Java answers (see {log})"
         )
-        return self
-
-    @property
-    def process(self) -> subprocess.Popen[str]:
-        assert self._process is not None, "start() it first"
-        return self._process
 
     def ask(self, verb: str, *arguments: object) -> Future[list[str]]:
         """Have something done; the values of the answer come with the future."""
@@ -127,36 +104,32 @@ class JavaPeer:
         return [event for event in told if not kinds or event.kind in kinds]
 
     def connect(self, address: str, **options: object) -> JavaClient:
-        handle = f"client-{next(self._numbers)}"
-        self.do("connect", handle, address, *_options(options))
-        return JavaClient(self, handle)
+        return self.made(JavaClient, "connect", address, *_options(options))
+
+    def made(self, kind: type[Made], verb: str, *arguments: object) -> Made:
+        """What Java makes of a verb, with a handle of its own."""
+        handle = f"{verb}-{next(self._numbers)}"
+        self.do(verb, handle, *arguments)
+        return kind(self, handle)
 
     def kill(self) -> None:
         """SIGKILL, as a host that fails."""
         self.process.kill()
-        self._reap()
+        self.stop()
 
     def stop(self) -> None:
-        """Let it end; may be called again, and after :meth:`kill`."""
-        if self._process is None:
-            return
-        with self._lock:
-            if not self._process.stdin.closed:
-                _close_quietly(self._process.stdin)
+        """Let it end; may be called again."""
+        with self._lock, suppress(BrokenPipeError):  # nobody read what was still buffered
+            self.process.stdin.close()
         try:
-            self._process.wait(60)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._reap()
+            self.process.kill()
+            self.process.wait(60)
 
-    def _reap(self) -> None:
-        self.process.wait(60)
-        with self._lock:
-            _close_quietly(self.process.stdin)
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        with process.stdout:
-            for line in process.stdout:
+    def _read(self) -> None:
+        with self.process.stdout as lines:
+            for line in lines:
                 first, second, *rest = line.rstrip("\n").split("\t")
                 if first == "-":
                     told = Event(rest[0], int(rest[1]) / 1e9, rest[2] if len(rest) > 2 else "")
@@ -175,36 +148,9 @@ class JavaPeer:
             answer.set_exception(JavaFailed("the JVM ended before it answered"))
 
 
-class JavaClient:
-    """A session of Java's, and what is built on it."""
+class JavaThing:
+    """What a handle stands for."""
 
-    def __init__(self, peer: JavaPeer, handle: str) -> None:
-        self.peer = peer
-        self.handle = handle
-
-    def queue(self, kind: str, path: str, **options: object) -> JavaQueue:
-        """A started queue; options as ``java/Queues.java`` lists them."""
-        return self._made(JavaQueue, "queue", kind, path, *_options(options))
-
-    def simple(self, path: str) -> JavaSimple:
-        return self._made(JavaSimple, "simple", path)
-
-    def sharder(self, path: str, leader_path: str, **options: object) -> JavaSharder:
-        return self._made(JavaSharder, "sharder", path, leader_path, *_options(options))
-
-    def latch(self, path: str, id: str) -> JavaLatch:
-        return self._made(JavaLatch, "latch", path, id)
-
-    def close(self) -> None:
-        self.peer.do("disconnect", self.handle)
-
-    def _made(self, made: Callable[[JavaPeer, str], Any], verb: str, *arguments: object) -> Any:
-        handle = f"{verb}-{next(self.peer._numbers)}"
-        self.peer.do(verb, handle, self.handle, *arguments)
-        return made(self.peer, handle)
-
-
-class _Thing:
     def __init__(self, peer: JavaPeer, handle: str) -> None:
         self.peer = peer
         self.handle = handle
@@ -215,11 +161,12 @@ class _Thing:
     def events(self, *kinds: str) -> list[Event]:
         return self.peer.events(self.handle, *kinds)
 
+    def close(self) -> None:
+        self.do("close")
 
-class _Consumes(_Thing):
     @property
     def consumed(self) -> list[bytes]:
-        """The items that Java's consumer was given and did not fail with, in order."""
+        """The items that its consumer was given and did not fail with, in order."""
         return [event.item for event in self.events("item")]
 
     def await_items(self, count: int) -> list[bytes]:
@@ -229,68 +176,59 @@ class _Consumes(_Thing):
         return self.consumed
 
 
-class JavaQueue(_Consumes):
-    """Any DistributedQueue; ``how`` is the id, priority or due time."""
+class JavaClient(JavaThing):
+    """A session of Java's, and what is built on it; options as the files in ``java`` list them."""
+
+    def queue(self, kind: str, path: str, **options: object) -> JavaQueue:
+        return self.peer.made(JavaQueue, "queue", self.handle, kind, path, *_options(options))
+
+    def simple(self, path: str) -> JavaSimple:
+        return self.peer.made(JavaSimple, "simple", self.handle, path)
+
+    def sharder(self, path: str, leader_path: str, **options: object) -> JavaSharder:
+        return self.peer.made(
+            JavaSharder, "sharder", self.handle, path, leader_path, *_options(options)
+        )
+
+    def latch(self, path: str, id: str) -> JavaLatch:
+        return self.peer.made(JavaLatch, "latch", self.handle, path, id)
+
+
+class JavaQueue(JavaThing):
+    """Any DistributedQueue, started; ``how`` is the id, priority or due time. What is put is
+    waited for.
+    """
 
     def put(self, item: bytes, how: object = "") -> None:
-        """Put one, and wait until all is put."""
-        self.do("put", item.hex(), how)
-        self.flush()
+        self._put("put", item.hex(), how)
 
     def put_multi(self, items: Sequence[bytes], how: object = "") -> None:
-        self.do("put-multi", ",".join(item.hex() for item in items) if items else "-", how)
-        self.flush()
+        self._put("put-multi", ",".join(item.hex() for item in items) if items else "-", how)
 
     def put_numbers(self, first: int, count: int) -> None:
         """Put ``count`` items, each a number as text."""
-        self.do("put-numbers", first, count)
-        self.flush()
+        self._put("put-numbers", first, count)
 
-    def flush(self) -> None:
+    def _put(self, verb: str, *arguments: object) -> None:
+        self.do(verb, *arguments)
         assert self.do("flush") == ["true"]
 
     def remove(self, id: str) -> int:
         """How many items of that id Curator removed."""
         return int(self.do("remove", id)[0])
 
-    def fail(self, times: int) -> None:
-        self.do("fail", times)
 
-    def hold(self) -> None:
-        """Let the consumer wait with the next items in hand (event ``held``)."""
-        self.do("hold")
-
-    def step(self) -> None:
-        """Let it go on with what it holds, and hold what comes next."""
-        self.do("step")
-
-    def release(self) -> None:
-        self.do("release")
-
-    def close(self) -> None:
-        self.do("close")
-
-
-class JavaSimple(_Thing):
+class JavaSimple(JavaThing):
     def offer(self, item: bytes) -> None:
         assert self.do("offer", item.hex()) == ["true"]
 
-    def poll(self) -> bytes | None:
-        """The head, taken; ``None`` if there is none."""
-        return self._maybe("poll")
-
-    def peek(self) -> bytes | None:
-        return self._maybe("peek")
-
-    def taking(self) -> Future[list[str]]:
-        return self.peer.ask("take", self.handle)
-
-    def _maybe(self, verb: str) -> bytes | None:
+    def first(self, verb: str) -> bytes | None:
+        """What ``peek`` or ``poll`` returns; ``None`` if there is none."""
         values = self.do(verb)
         return bytes.fromhex(values[0]) if values else None
 
 
-class JavaSharder(_Consumes):
+class JavaSharder(JavaThing):
     def put(self, item: bytes) -> None:
         self.do("shard-put", item.hex())
 
@@ -299,11 +237,8 @@ class JavaSharder(_Consumes):
         """The paths of the shards that it knows."""
         return set(self.do("shards"))
 
-    def close(self) -> None:
-        self.do("close-sharder")
 
-
-class JavaLatch(_Thing):
+class JavaLatch(JavaThing):
     @property
     def has_led(self) -> bool:
         """Whether it was ever told that it leads."""
@@ -319,23 +254,16 @@ class JavaLatch(_Thing):
         """The id of who leads, as Java sees it."""
         return self.do("leader")[0]
 
-    def close(self) -> None:
-        """Give the place back."""
-        self.do("close-latch")
-
-    def reigns(self) -> list[tuple[float, float]]:
-        """When it led: from each ``isLeader`` to whatever told its owner that this is over; to now
-        if nothing has.
+    def reign(self, until_s: float) -> tuple[float, float]:
+        """When it led: from ``isLeader`` to whatever told its owner next that this is over, at
+        the latest ``until_s``.
         """
-        reigns: list[tuple[float, float]] = []
-        since: float | None = None
-        for event in self.events():
-            if event.kind == "isLeader":
-                since = event.at_s
-            elif since is not None:
-                reigns.append((since, event.at_s))
-                since = None
-        return reigns if since is None else [*reigns, (since, time.monotonic())]
+        (begun,) = self.events("isLeader")
+        ends = [event.at_s for event in self.events("closing", "notLeader")]
+        return begun.at_s, min([*ends, until_s])
+
+
+Made = TypeVar("Made", bound=JavaThing)
 
 
 def _options(options: dict[str, object]) -> list[str]:
@@ -343,10 +271,3 @@ def _options(options: dict[str, object]) -> list[str]:
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in options.items()
     ]
-
-
-def _close_quietly(stream: Any) -> None:
-    try:
-        stream.close()
-    except BrokenPipeError:
-        return  # nobody read what was still buffered

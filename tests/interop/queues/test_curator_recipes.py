@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from curator_ours import Seen, java_how, put, recipe
 
@@ -17,7 +15,7 @@ from leaderq.zookeeper.paths import join
 
 KINDS = [QueueKind.PLAIN, QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY]
 RANKED = [QueueKind.PRIORITY, QueueKind.DELAY]
-RANKS = [3, 1, 2, 0, 1]
+RANKS = [3, 1, -2, 0, 1]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 with_and_without_lock = pytest.mark.parametrize("locks", [False, True], ids=["no-lock", "lock"])
 
@@ -25,11 +23,6 @@ with_and_without_lock = pytest.mark.parametrize("locks", [False, True], ids=["no
 def sharing(root: str, locks: bool) -> tuple[str, str | None]:
     """The path of the queue, and the lock path if there is to be one."""
     return f"{root}/q", f"{root}/locks" if locks else None
-
-
-def for_java(lock_path: str | None, **more: object) -> dict[str, Any]:
-    """Options of a queue of Java's."""
-    return {**({"lock": lock_path} if lock_path else {}), **more}
 
 
 def expected(kind: QueueKind) -> list[bytes]:
@@ -45,7 +38,7 @@ def expected(kind: QueueKind) -> list[bytes]:
 @with_and_without_lock
 def test_java_puts_and_we_consume_in_order(java, session, znode_root, kind, locks):
     path, lock_path = sharing(znode_root, locks)
-    producer = java.queue(kind.value, path, **for_java(lock_path))
+    producer = java.queue(kind.value, path)
     for number, rank in enumerate(RANKS):
         producer.put(b"%d" % number, java_how(kind, rank))
     producer.close()
@@ -64,7 +57,7 @@ def test_we_put_and_java_consumes_in_order(java, session, znode_root, kind, lock
     with recipe(kind, session, path, lock_path=lock_path) as producer:
         for number, rank in enumerate(RANKS):
             put(producer, b"%d" % number, rank)
-        consumer = java.queue(kind.value, path, **for_java(lock_path, consume=True))
+        consumer = java.queue(kind.value, path, lock=lock_path or "", consume=True)
         got = consumer.await_items(len(RANKS))
         # Curator promises no order among equal due times.
         ranks = [RANKS[int(item)] for item in got]
@@ -78,12 +71,21 @@ def test_we_put_and_java_consumes_in_order(java, session, znode_root, kind, lock
 
 
 @pytest.mark.parametrize(
-    "kind", [QueueKind.PLAIN, QueueKind.PRIORITY, QueueKind.DELAY], ids=lambda kind: kind.value
+    ("kind", "gzip"),
+    [
+        (QueueKind.PLAIN, False),
+        (QueueKind.PLAIN, True),
+        (QueueKind.PRIORITY, False),
+        (QueueKind.DELAY, True),
+    ],
 )
-def test_several_items_in_one_znode_go_both_ways(java, session, znode_root, kind):
+def test_several_items_in_one_znode_go_both_ways_also_in_gzip(
+    java_peer, session, zookeeper_server, znode_root, kind, gzip
+):
+    java = java_peer.connect(zookeeper_server.address, gzip=gzip)
     several = [b"a", b"", b"c" * 10_000]
     consumer = java.queue(kind.value, f"{znode_root}/theirs", consume=True)
-    with recipe(kind, session, f"{znode_root}/theirs") as ours:
+    with recipe(kind, session, f"{znode_root}/theirs", compress=gzip) as ours:
         put(ours, several, 1, is_multi=True)
         put(ours, [], 1, is_multi=True)
         assert consumer.await_items(3) == several
@@ -97,23 +99,7 @@ def test_several_items_in_one_znode_go_both_ways(java, session, znode_root, kind
     with recipe(kind, session, f"{znode_root}/ours", consumer=seen) as ours:
         assert seen.await_items(3) == several
         eventually(lambda: ours.depth() == 0)
-
-
-def test_gzip_goes_both_ways(java_peer, session, zookeeper_server, znode_root):
-    zipping = java_peer.connect(zookeeper_server.address, gzip=True)
-    text = b"again and " * 200
-    consumer = zipping.queue("plain", f"{znode_root}/theirs", consume=True)
-    with recipe(QueueKind.PLAIN, session, f"{znode_root}/theirs", compress=True) as ours:
-        ours.put(text)
-        assert consumer.await_items(1) == [text]
-    consumer.close()
-    producer = zipping.queue("plain", f"{znode_root}/ours")
-    producer.put(text)
-    producer.close()
-    seen = Seen()
-    with recipe(QueueKind.PLAIN, session, f"{znode_root}/ours", consumer=seen):
-        assert seen.await_items(1) == [text]
-    zipping.close()
+    java.close()
 
 
 def test_each_side_removes_by_id_what_the_other_has_put(java, session, znode_root):
@@ -131,129 +117,92 @@ def test_each_side_removes_by_id_what_the_other_has_put(java, session, znode_roo
 @each_kind
 def test_what_we_requeue_keeps_its_place_for_java(java, session, znode_root, kind):
     path, lock_path = sharing(znode_root, True)
-    failing = Seen(failures=1)
+    failed: list[bytes] = []
+
+    def fail(value: bytes) -> None:
+        failed.append(value)
+        raise RuntimeError("told to fail")
+
     with recipe(kind, session, path, lock_path=lock_path) as producer:
         put(producer, b"poison", 5)
     (former,) = session.children(path)
     # ours leaves it alone meanwhile; Java does not know of that
-    patient = Retry(attempts=10, first_s=60)
-    with recipe(
-        kind,
-        session,
-        path,
-        lock_path=lock_path,
-        consumer=failing,
-        error_mode=ErrorMode.REQUEUE,
-        retry=patient,
-    ) as ours:
-        eventually(lambda: failing.failed == [b"poison"] and former not in session.children(path))
+    options = {"error_mode": ErrorMode.REQUEUE, "retry": Retry(attempts=10, first_s=60)}
+    with recipe(kind, session, path, lock_path=lock_path, consumer=fail, **options) as ours:
+        eventually(lambda: bool(failed) and former not in session.children(path))
         ours.pause()
         put(ours, b"before", 1)
         put(ours, b"behind", 9)
-        assert any(
-            names.prefix_of(name) == names.prefix_of(former) for name in session.children(path)
-        )
+        assert names.prefix_of(former) in map(names.prefix_of, session.children(path))
     consumer = java.queue(kind.value, path, lock=lock_path, consume=True)
-    in_order = (
-        [b"before", b"poison", b"behind"] if kind in RANKED else [b"poison", b"before", b"behind"]
-    )
-    assert consumer.await_items(3) == in_order
+    in_order = [b"before", b"poison"] if kind in RANKED else [b"poison", b"before"]
+    assert consumer.await_items(3) == [*in_order, b"behind"]
     consumer.close()
-    assert failing.values == []
+    assert failed == [b"poison"]
 
 
-class TestSimple:
-    """SimpleDistributedQueue."""
-
-    def test_items_go_both_ways_in_order(self, java, session, znode_root):
-        theirs = java.simple(znode_root)
-        ours = SimpleDistributedQueue(session, znode_root)
-        values = [b"", b"a", b"\x00\xff" * 500]
-        for value in values:
-            ours.offer(value)
-        assert theirs.peek() == b""
-        assert [theirs.poll() for _ in range(4)] == [*values, None]
+def test_items_of_a_simple_queue_go_both_ways_in_order(java, session, znode_root):
+    theirs = java.simple(znode_root)
+    values = [b"", b"a", b"\x00\xff" * 500]
+    with SimpleDistributedQueue(session, znode_root) as ours:
+        ours.offer_many(values)
+        assert theirs.first("peek") == b""
+        assert [theirs.first("poll") for _ in range(4)] == [*values, None]
         for value in values:
             theirs.offer(value)
         assert ours.peek() == b""
         assert ours.element() == b""
         assert [ours.poll() for _ in range(4)] == [*values, None]
-        assert ours.close()
 
-    def test_who_waits_is_woken_by_the_other(self, java, session, znode_root):
-        theirs = java.simple(znode_root)
-        ours = SimpleDistributedQueue(session, znode_root)
-        taking = theirs.taking()
-        ours.offer(b"for you")
-        assert taking.result(60) == [b"for you".hex()]
-        answer = java.peer.ask("poll", theirs.handle, 60_000)
-        ours.offer(b"and again")
-        assert answer.result(60) == [b"and again".hex()]
+
+def test_who_waits_at_a_simple_queue_is_woken_by_the_other(java, session, znode_root):
+    theirs = java.simple(znode_root)
+    with SimpleDistributedQueue(session, znode_root) as ours:
+        for value, wait in ((b"for you", ("take",)), (b"and again", ("poll", 60_000))):
+            answer = java.peer.ask(wait[0], theirs.handle, *wait[1:])
+            ours.offer(value)
+            assert answer.result(60) == [value.hex()]
         theirs.offer(b"for us")
         assert ours.take(60) == b"for us"
-        assert ours.close()
 
 
-PAST_MS = 1_700_000_000_000
-FRAMED = [
-    (QueueKind.PLAIN, ""),
-    (QueueKind.ID, "a/b|c"),
-    (QueueKind.PRIORITY, -5),
-    (QueueKind.DELAY, PAST_MS),
-]
-HOW = {QueueKind.ID: "id", QueueKind.PRIORITY: "priority", QueueKind.DELAY: "due_ms"}
+def znodes(session: Session, path: str) -> dict[str, bytes]:
+    """What each znode of a queue holds, by name."""
+    return {name: session.get(join(path, name))[0] for name in session.children(path)}
 
 
-def lay(session: Session, path: str, kind: QueueKind, how: Any, data: bytes) -> str:
-    """One znode, named by our wire; gives its name."""
-    session.ensure_path(path)
-    prefix = names.prefix_for(kind, **({HOW[kind]: how} if kind in HOW else {}))
-    return session.create(join(path, prefix), data, sequential=True).rpartition("/")[2]
+@each_kind
+def test_what_java_puts_has_our_names_and_our_bytes(java, session, znode_root, kind):
+    theirs = java.queue(kind.value, f"{znode_root}/theirs")
+    with recipe(kind, session, f"{znode_root}/ours") as ours:
+        for value, rank in ((b"hello", -5), (b"", 7)):
+            theirs.put(value, java_how(kind, rank))
+            put(ours, value, rank)
+    theirs.close()
+    written = znodes(session, f"{znode_root}/theirs")
+    assert written == znodes(session, f"{znode_root}/ours")
+    assert names.kind_of(written) is kind
 
 
-def items(session: Session, path: str) -> dict[str, payload.Payload]:
-    """All znodes of a queue, by name."""
-    return {
-        name: payload.decode(session.get(join(path, name))[0]) for name in session.children(path)
-    }
-
-
-@pytest.mark.parametrize(("kind", "how"), FRAMED)
-def test_what_java_puts_has_our_name_and_our_bytes(java, session, znode_root, kind, how):
-    queue = java.queue(kind.value, znode_root)
-    queue.put(b"hello", how)
-    queue.put(b"", how)
-    queue.close()
-    prefix = names.prefix_for(kind, **({HOW[kind]: how} if kind in HOW else {}))
-    assert sorted(session.children(znode_root)) == [f"{prefix}0000000000", f"{prefix}0000000001"]
-    written = session.get(join(znode_root, f"{prefix}0000000000"))[0]
-    assert written == payload.encode([b"hello"])
-    assert payload.decode(session.get(join(znode_root, f"{prefix}0000000001"))[0]).items == [b""]
-    assert names.kind_of(session.children(znode_root)) is kind
-
-
-@pytest.mark.parametrize(("kind", "how"), FRAMED)
-def test_the_note_behind_the_frame_survives_a_requeue_by_java(java, session, znode_root, kind, how):
-    path, note = f"{znode_root}/q", Note(attempt=2, enqueued_ms=1234)
-    queue = java.queue(kind.value, path, lock=f"{znode_root}/lock", consume=True)
-    queue.hold()
-    former = lay(session, path, kind, how, payload.encode([b"x", b"y"], note))
+@each_kind
+def test_the_note_behind_the_frame_survives_a_requeue_by_java(java, session, znode_root, kind):
+    path, lock_path = sharing(znode_root, True)
+    with recipe(kind, session, path) as ours:
+        put(ours, b"", 1)
+    (former,) = session.children(path)
+    data = payload.encode([b"x", b"y"], Note(attempt=2, enqueued_ms=1234))
+    session.set(join(path, former), data)
+    queue = java.queue(kind.value, path, lock=lock_path, consume=True, held=True, fail=1)
     eventually(lambda: queue.events("held"))
-    queue.fail(1)
-    queue.step()
-    eventually(
-        lambda: len(queue.events("held")) == 2,
-        message="Java has requeued it, and is given it again",
-    )
-    ((name, found),) = items(session, path).items()
-    assert name != former
-    assert list(found.items) == [b"x", b"y"]
-    assert found.note == note
+    queue.do("step")
+    eventually(lambda: len(queue.events("held")) == 2, message="Java is given it again")
+    ((name, requeued),) = znodes(session, path).items()
+    assert (name != former, requeued) == (True, data)
     kept = kind in (QueueKind.PLAIN, QueueKind.ID)
     assert names.prefix_of(name) == (names.prefix_of(former) if kept else "queue-"), (
         "Java loses priorities and due times"
     )
-    queue.release()
+    queue.do("release")
     assert queue.await_items(2) == [b"x", b"y"]
     eventually(lambda: not session.children(path))
     queue.close()

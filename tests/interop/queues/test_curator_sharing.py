@@ -71,7 +71,7 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened
                 stack.enter_context(consumer)
             for seen in pythons:
                 seen.await_items(100)
-            javas.release()
+            javas.do("release")
             javas.await_items(100)
             all_have.set()
             eventually(lambda: ours.depth() == 0, timeout_s=120, interval_s=0.2)

@@ -87,6 +87,15 @@ def test_what_a_header_leaves_out_has_its_default() -> None:
 
 
 DEEP = b"[" * 100_000
+NO_HEADERS: dict[str, list[Any]] = {
+    "at": ["soon", None],
+    "id": [5],
+    "group": [5],
+    "body": [5],
+    "headers": [{"a": 5}, ["a"], None],
+    "unique": ["never", []],
+    "unique_s": [-1, "x"],
+}
 
 
 @pytest.mark.parametrize(
@@ -100,19 +109,8 @@ DEEP = b"[" * 100_000
         framed(b"\xff"),
         framed([]),
         framed(DEEP),
-        framed({"at": "soon"}),
-        framed({"at": None}),
         framed(b'{"at":1e999}'),
-        framed({"id": 5}),
-        framed({"group": 5}),
-        framed({"body": 5}),
-        framed({"headers": {"a": 5}}),
-        framed({"headers": ["a"]}),
-        framed({"headers": None}),
-        framed({"unique": "never"}),
-        framed({"unique": []}),
-        framed({"unique_s": -1}),
-        framed({"unique_s": "x"}),
+        *(framed({name: wrong}) for name in NO_HEADERS for wrong in NO_HEADERS[name]),
     ],
 )
 def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes) -> None:
@@ -186,35 +184,28 @@ def test_what_can_be_pushed_is_taken(given: dict[str, Any]) -> None:
     assert DynoMessage(**given) == DynoMessage(**{"place": "x" * 201, **given})
 
 
+REFUSED: dict[str, list[Any]] = {
+    "id": [5],
+    "payload": ["text"],
+    "priority": [-1, 100, 1.0, True],
+    "headers": [[], {"a": 5}, {5: "a"}, {"a": "b", "c": 5}],
+    "shard": ["", 5],
+    "group": ["", 5],
+    "timeout_s": [-1, float("nan"), float("inf"), True, "1"],
+    "expires_s": [-1],
+    "unique": ["done"],
+}
+
+
 @pytest.mark.parametrize(
     ("given", "problems"),
     [
-        ({"id": 5}, ["id=5: "]),
-        ({"payload": "text"}, ["payload='text': "]),
-        ({"priority": -1}, ["priority=-1: "]),
-        ({"priority": 100}, ["priority=100: "]),
-        ({"priority": 1.0}, ["priority=1.0: "]),
-        ({"priority": True}, ["priority=True: "]),
-        ({"headers": []}, ["headers=[]: "]),
-        ({"headers": {"a": 5}}, ["headers={'a': 5}: "]),
-        ({"headers": {5: "a"}}, ["headers={5: 'a'}: "]),
-        ({"headers": {"a": "b", "c": 5}}, ["headers="]),
-        ({"shard": ""}, ["shard='': "]),
-        ({"shard": 5}, ["shard=5: "]),
-        ({"group": ""}, ["group='': "]),
-        ({"group": 5}, ["group=5: "]),
-        ({"timeout_s": -1}, ["timeout_s=-1: "]),
-        ({"expires_s": -1}, ["expires_s=-1: "]),
-        ({"timeout_s": float("nan")}, ["timeout_s=nan: "]),
-        ({"timeout_s": float("inf")}, ["timeout_s=inf: "]),
-        ({"timeout_s": True}, ["timeout_s=True: "]),
-        ({"timeout_s": "1"}, ["timeout_s='1': "]),
+        *(({name: one}, [f"{name}={one!r}: "]) for name in REFUSED for one in REFUSED[name]),
         ({"id": "\ud800"}, ["id="]),
         ({"id": "x" * 201, "payload": 5}, ["1 to 200 bytes", "payload=5: "]),
         ({"headers": {"a": "\ud800"}}, ["headers="]),
         ({"group": "\ud800"}, ["group="]),
         ({"id": "a", "unique_s": -1}, ["unique_s=-1: "]),
-        ({"unique": "done"}, ["unique='done': "]),
         ({"unique_s": 1.0}, ["unique_s=1.0: give it with an id"]),
         ({"id": "a", "unique": Unique.STARTED, "unique_s": 1}, ["unique_s=1: give it with an id"]),
         ({"id": 5, "payload": 5, "group": 5}, ["id=5: ", "payload=5: ", "group=5: "]),
@@ -300,16 +291,12 @@ def test_the_message_in_a_letter_is_read_or_said_to_be_corrupt() -> None:
         _ = LETTER.frame
 
 
+NUMBERED = ("deliveries", "failures", "first_ms", "died_ms")
+SAID = {"reason": "r", "error": "e", **dict.fromkeys(NUMBERED, 1)}
+
+
 def lettered(**changed: Any) -> bytes:
-    said = {
-        "reason": "r",
-        "error": "e",
-        "deliveries": 1,
-        "failures": 1,
-        "first_ms": 1,
-        "died_ms": 1,
-    }
-    kept = {key: value for key, value in (said | changed).items() if value is not ...}
+    kept = {key: value for key, value in (SAID | changed).items() if value is not ...}
     return b"DQD1\n" + json.dumps(kept).encode() + b"\n"
 
 
@@ -330,12 +317,7 @@ def test_numbers_and_texts_of_a_letter_are_so_however_they_were_written() -> Non
         b"DQD1\n{\n",
         b"DQD1\n5\n",
         b"DQD1\n" + DEEP + b"\n",
-        lettered(deliveries=...),
-        lettered(failures=...),
-        lettered(first_ms=...),
-        lettered(died_ms=...),
-        lettered(reason=...),
-        lettered(error=...),
+        *(lettered(**{name: ...}) for name in SAID),
         lettered(deliveries="many"),
         lettered(deliveries=float("inf")),
         lettered(deliveries=None),

@@ -122,9 +122,11 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
                 one.name for one in model.messages.values() if one.leased
             )
         elif what == "choose":
-            expected = model.free(now_ms)[:amount]
-            assert index.peek(amount, now_ms) == expected
-            chosen = index.choose(amount, now_ms)
+            free, skip = model.free(now_ms), at % 3
+            left = min(skip, max(0, len(free[: skip + amount]) - 1))  # of all, one is taken
+            expected = free[left : left + amount]
+            assert index.peek(amount, now_ms) == free[:amount]
+            chosen = index.choose(amount, now_ms, skip=skip)
             assert [choice.name for choice in chosen] == expected
             for choice in chosen:
                 found = model.messages[choice.name]
@@ -273,19 +275,6 @@ def test_a_claim_that_is_missing_for_a_second_was_taken_away_by_hand() -> None:
     assert free(index) == [Choice(NAME)]
 
 
-def test_what_is_known_of_a_lease_that_is_over_is_known_until_the_message_is_claimed() -> None:
-    index = index_of(NAME)
-    index.claims_listed([NAME], 0.0)
-    assert index.observed(NAME, 4, 0.0, 0.0)
-    assert free(index) == [Choice(NAME, 4)]
-    index.claims_listed([NAME], 9.0)  # while its claim is under way, which fails
-    index.release([NAME])
-    assert free(index) == [Choice(NAME, 4)]
-    index.claims_listed([], 9.0)  # deleted by hand
-    index.release([NAME])
-    assert free(index) == [Choice(NAME)]
-
-
 def test_a_claim_that_failed_is_looked_at_after_a_second() -> None:
     other = named(0, 0, 2)
     index = index_of(NAME, other)
@@ -392,25 +381,6 @@ def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first(
         index.created(second)
         index.created(first)
         assert [choice.name for choice in free(index)] == [first, second]
-
-
-def test_some_are_left_to_others_if_there_are_more() -> None:
-    names = [named(0, 0, sequence) for sequence in range(5)]
-    index = index_of(*names)
-    assert [one.name for one in index.choose(1, 0, skip=2)] == [names[2]]
-    assert [one.name for one in index.choose(9, 0, skip=9)] == [names[4]]
-    assert [one.name for one in index.choose(9, 0)] == [names[0], names[1], names[3]]
-    assert index.choose(1, 0, skip=1) == []
-
-
-def test_of_what_is_free_the_last_is_not_left_to_others_whatever_else_is_known() -> None:
-    first, second, late = named(0, 0, 1), named(9, 0, 2), named(9, 500, 3)
-    index = ShardIndex()
-    index.replace([first, second, late], [], 0)
-    index.created(first)
-    index.release(index.choose(1, 0, skip=1)[0])
-    assert index.choose_these([second], 0) == [Choice(second)]
-    assert index.choose(1, 0, skip=1) == [Choice(first)]
 
 
 def test_those_asked_for_are_chosen_if_they_are_free() -> None:

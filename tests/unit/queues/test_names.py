@@ -69,15 +69,7 @@ def test_items_are_named_as_curator_names_them(
 def test_an_id_is_what_stands_between_the_first_separator_and_the_next() -> None:
     assert names.id_of("queue-|id|1F|0000000003") == "id"
     assert names.id_of("queue-|half") == "queue-|half"
-
-
-def test_due_times_of_different_width_go_by_time_and_not_as_text() -> None:
-    early, late = (
-        put(QueueKind.DELAY, 1, due_ms=0xFFFFFFFFFF),
-        put(QueueKind.DELAY, 0, due_ms=0x10000000000),
-    )
-    assert late < early
-    assert ordered(QueueKind.DELAY, [late, early]) == [early, late]
+    assert names.sort_key(QueueKind.ID)("queue-|a|b|0000000001") == "queue-b|0000000001"
 
 
 # -- what the server's number is

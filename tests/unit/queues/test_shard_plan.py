@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
-from leaderq.queues.consuming import items
 from leaderq.queues.putting import WARN_FROM, SequenceMonitor
 from leaderq.queues.sharding import RETIRED_FROM, QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, next_number
-from leaderq.queues.wire.payload import Note, compressed, decode, encode
-from leaderq.queues.wire.znodes import QueuePaths, beside, is_shard, new_shard_name
+from leaderq.queues.wire.payload import Note, compressed, encode
+from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
 from leaderq.testing import eventually
-from leaderq.zookeeper import Create, Delete
 
 POLICIES = QueueSharderPolicies(new_queue_threshold=100, max_queues=3, threshold_check_s=2.5)
 shards = st.lists(
@@ -240,42 +236,3 @@ def test_a_full_blocking_consumer_waits_and_refuses_nothing():
         assert [future.result(60) for future in futures] == [None, None]
     with pytest.raises(ConfigurationError):
         BlockingQueueConsumer(capacity=0)
-
-
-# -- what is written of an item that failed: when other consumers may try it again
-
-
-def claim(*, is_locking: bool = True) -> Any:
-    paths = QueuePaths("/q", "/locks")
-    membership = SimpleNamespace(
-        paths=paths, is_locking=is_locking, writer=SimpleNamespace(limit=10_000, chroot_bytes=0)
-    )
-    return SimpleNamespace(
-        membership=membership,
-        name="queue-0000000007",
-        data=encode([b"x"]),
-        items=[b"x"],
-        is_raw=False,
-        failures=2,
-        enqueued_ms=5,
-        note=Note(trace="00-1-2-01"),
-        error=None,
-    )
-
-
-@pytest.mark.parametrize(("wait_s", "rests_until_ms"), [(2.5, 3_500), (0.0, None)])
-def test_a_failed_item_rests_for_all_consumers_and_not_for_its_own_only(
-    monkeypatch: pytest.MonkeyPatch, wait_s: float, rests_until_ms: int | None
-) -> None:
-    monkeypatch.setattr(clock, "now_ms", lambda: 1_000)
-    settled = items.requeued(claim(), [b"x"], wait_s)
-    *removal, again = settled.operations
-    assert removal == [Delete("/q/queue-0000000007"), Delete("/locks/queue-0000000007")]
-    assert isinstance(again, Create)
-    assert (again.path, again.sequential) == ("/q/queue-", True)
-    found = decode(again.data)
-    assert found.items == [b"x"]
-    assert found.note is not None
-    assert (found.note.attempt, found.note.not_before_ms) == (3, rests_until_ms)
-    assert found.note.enqueued_ms == 5
-    assert found.note.trace == "00-1-2-01"

@@ -1,27 +1,27 @@
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.state.ConnectionState;
 
-/** Tells of every item; fails as often as it is told to, and waits while it is held. */
+/** Tells of every item; with {@code fail=TIMES} fails so often first, with {@code held=true} waits with each item in hand. */
 final class Consumer implements QueueConsumer<byte[]> {
     private final Peer peer;
     private final String handle;
-    private final AtomicInteger failures = new AtomicInteger();
-    private volatile CountDownLatch gate = new CountDownLatch(0);
+    private final AtomicInteger failures;
+    private volatile CountDownLatch gate;
 
-    Consumer(Peer peer, String handle) {
+    private Consumer(Peer peer, List<String> arguments) {
         this.peer = peer;
-        this.handle = handle;
+        handle = arguments.get(0);
+        failures = new AtomicInteger(Peer.number(arguments, "fail", 0));
+        gate = new CountDownLatch(Peer.says(arguments, "held") ? 1 : 0);
     }
 
-    void failNext(int times) {
-        failures.set(times);
-    }
-
-    void hold() {
-        gate = new CountDownLatch(1);
+    /** One for a queue with {@code consume=true}, else none. */
+    static Consumer of(Peer peer, List<String> arguments) {
+        return Peer.says(arguments, "consume") ? new Consumer(peer, arguments) : null;
     }
 
     void release() {
@@ -31,7 +31,7 @@ final class Consumer implements QueueConsumer<byte[]> {
     /** Let what is held go on, and hold what comes next. */
     void step() {
         CountDownLatch former = gate;
-        hold();
+        gate = new CountDownLatch(1);
         former.countDown();
     }
 
@@ -43,14 +43,11 @@ final class Consumer implements QueueConsumer<byte[]> {
             seen.await();
         }
         if (failures.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
-            peer.event(handle, "failed", Peer.hex(message));
             throw new IllegalStateException("told to fail");
         }
         peer.event(handle, "item", Peer.hex(message));
     }
 
     @Override
-    public void stateChanged(CuratorFramework client, ConnectionState state) {
-        peer.event(handle, "state", state.name());
-    }
+    public void stateChanged(CuratorFramework client, ConnectionState state) {}
 }

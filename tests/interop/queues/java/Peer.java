@@ -29,6 +29,11 @@ final class Peer {
         List<?> run(List<String> arguments) throws Exception;
     }
 
+    /** What a request does that has no values to answer. */
+    interface Act {
+        void run(List<String> arguments) throws Exception;
+    }
+
     private static final HexFormat HEX = HexFormat.of();
     private final Map<String, Verb> verbs = new ConcurrentHashMap<>();
     private final Map<String, Object> handles = new ConcurrentHashMap<>();
@@ -41,6 +46,7 @@ final class Peer {
         Queues.teach(peer);
         Sharders.teach(peer);
         Latches.teach(peer);
+        peer.act("close", arguments -> peer.close(arguments.get(0)));
         return peer;
     }
 
@@ -52,9 +58,15 @@ final class Peer {
         verbs.put(name, verb);
     }
 
-    <T> T remember(String handle, T thing) {
+    void act(String name, Act act) {
+        verb(name, arguments -> {
+            act.run(arguments);
+            return List.of();
+        });
+    }
+
+    void remember(String handle, Object thing) {
         handles.put(handle, thing);
-        return thing;
     }
 
     <T> T find(String handle, Class<T> type) {
@@ -65,18 +77,16 @@ final class Peer {
         return type.cast(thing);
     }
 
-    <T> T forget(String handle, Class<T> type) {
-        T thing = find(handle, type);
+    /** Whoever has what is closed knows from {@code closing} on that it is over. */
+    private void close(String handle) throws Exception {
+        AutoCloseable thing = find(handle, AutoCloseable.class);
         handles.remove(handle);
-        return thing;
-    }
-
-    void event(String handle, String kind, long nanos, String value) {
-        say("-\t" + handle + "\t" + kind + "\t" + nanos + "\t" + value);
+        event(handle, "closing", "");
+        thing.close();
     }
 
     void event(String handle, String kind, String value) {
-        event(handle, kind, System.nanoTime(), value);
+        say("-\t" + handle + "\t" + kind + "\t" + System.nanoTime() + "\t" + value);
     }
 
     static String hex(byte[] bytes) {
@@ -89,17 +99,24 @@ final class Peer {
 
     /** The value of {@code name=value} among the arguments, else what stands instead. */
     static String option(List<String> arguments, String name, String otherwise) {
-        for (String argument : arguments) {
-            if (argument.startsWith(name + "=")) {
-                return argument.substring(name.length() + 1);
-            }
-        }
-        return otherwise;
+        return arguments.stream()
+                .filter(argument -> argument.startsWith(name + "="))
+                .map(argument -> argument.substring(name.length() + 1))
+                .findFirst()
+                .orElse(otherwise);
+    }
+
+    static int number(List<String> arguments, String name, int otherwise) {
+        return Integer.parseInt(option(arguments, name, Integer.toString(otherwise)));
+    }
+
+    static boolean says(List<String> arguments, String name) {
+        return option(arguments, name, "false").equals("true");
     }
 
     void serve() throws IOException {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        say("-\tpeer\tready\t" + System.nanoTime());
+        event("peer", "ready", "");
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t", -1);
             threads.execute(() -> answer(words));

@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -10,24 +11,37 @@ import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
 import org.apache.curator.framework.recipes.queue.DistributedIdQueue;
 import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
-import org.apache.curator.framework.recipes.queue.ErrorMode;
 import org.apache.curator.framework.recipes.queue.MultiItem;
 import org.apache.curator.framework.recipes.queue.QueueBase;
 import org.apache.curator.framework.recipes.queue.QueueBuilder;
 import org.apache.curator.framework.recipes.queue.QueueConsumer;
+import org.apache.curator.framework.recipes.queue.QueueSerializer;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 
 /**
- * {@code queue HANDLE CLIENT KIND PATH [consume=true] [fail=TIMES] [held=true] [lock=PATH] [threads=N] [min=N] [max=N] [mode=DELETE] [background=false]}, then
- * {@code put HANDLE HEX [id, priority or due ms]}, {@code put-multi HANDLE ID,... [...]}, {@code put-numbers HANDLE FIRST COUNT},
- * {@code flush}, {@code remove}, {@code fail}, {@code hold}, {@code step}, {@code release}, {@code close}; and
- * {@code simple HANDLE CLIENT PATH} with {@code offer}, {@code poll HANDLE [MS]}, {@code peek}, {@code element}, {@code remove-first}, {@code take}.
+ * {@code queue HANDLE CLIENT KIND PATH [consume=true] [fail=TIMES] [held=true] [lock=PATH] [threads=N] [background=false]}, then
+ * {@code put HANDLE HEX [id, priority or due ms]}, {@code put-multi HANDLE HEX,... [priority or due ms]}, {@code put-numbers HANDLE FIRST COUNT},
+ * {@code flush}, {@code remove HANDLE ID}, {@code step}, {@code release}; and {@code simple HANDLE CLIENT PATH} with {@code offer HANDLE HEX},
+ * {@code poll HANDLE [MS]}, {@code peek}, {@code take}.
  */
 final class Queues {
     private Queues() {}
 
+    /** Bytes as they are. */
+    static final class Raw implements QueueSerializer<byte[]> {
+        @Override
+        public byte[] serialize(byte[] item) {
+            return item;
+        }
+
+        @Override
+        public byte[] deserialize(byte[] bytes) {
+            return bytes;
+        }
+    }
+
     /** A queue, and what it works with. */
-    record Running(QueueBase<byte[]> queue, Consumer consumer, ExecutorService pool) {
+    record Running(QueueBase<byte[]> queue, Consumer consumer, ExecutorService pool) implements AutoCloseable {
         void put(byte[] item, String how) throws Exception {
             if (queue instanceof DistributedQueue<byte[]> plain) {
                 plain.put(item);
@@ -50,7 +64,8 @@ final class Queues {
             }
         }
 
-        void close() throws Exception {
+        @Override
+        public void close() throws IOException {
             queue.close();
             if (pool != null) {
                 pool.shutdownNow();
@@ -59,67 +74,32 @@ final class Queues {
     }
 
     static void teach(Peer peer) {
-        peer.verb("queue", arguments -> {
-            peer.remember(arguments.get(0), running(peer, arguments));
-            return List.of();
-        });
-        peer.verb("put", arguments -> {
-            running(peer, arguments.get(0)).put(Peer.bytes(arguments.get(1)), last(arguments, 2));
-            return List.of();
-        });
-        peer.verb("put-multi", arguments -> {
-            running(peer, arguments.get(0)).putMulti(multi(arguments.get(1)), last(arguments, 2));
-            return List.of();
-        });
-        peer.verb("put-numbers", arguments -> {
+        peer.act("queue", arguments -> peer.remember(arguments.get(0), started(peer, arguments)));
+        peer.act("put", arguments -> running(peer, arguments).put(Peer.bytes(arguments.get(1)), last(arguments)));
+        peer.act("put-multi", arguments -> running(peer, arguments).putMulti(multi(arguments.get(1)), last(arguments)));
+        peer.act("put-numbers", arguments -> {
             int first = Integer.parseInt(arguments.get(1));
             for (int number = first; number < first + Integer.parseInt(arguments.get(2)); number++) {
-                running(peer, arguments.get(0)).put(Integer.toString(number).getBytes(), "");
+                running(peer, arguments).put(Integer.toString(number).getBytes(), "");
             }
-            return List.of();
         });
-        peer.verb("flush", arguments -> List.of(running(peer, arguments.get(0)).queue().flushPuts(30, TimeUnit.SECONDS)));
+        peer.verb("flush", arguments -> List.of(running(peer, arguments).queue().flushPuts(30, TimeUnit.SECONDS)));
         peer.verb("remove", arguments -> {
-            DistributedIdQueue<byte[]> queue = (DistributedIdQueue<byte[]>) running(peer, arguments.get(0)).queue();
+            DistributedIdQueue<byte[]> queue = (DistributedIdQueue<byte[]>) running(peer, arguments).queue();
             return List.of(queue.remove(arguments.get(1)));
         });
-        peer.verb("close", arguments -> {
-            peer.forget(arguments.get(0), Running.class).close();
-            return List.of();
-        });
-        teachTheConsumer(peer);
+        peer.act("release", arguments -> running(peer, arguments).consumer().release());
+        peer.act("step", arguments -> running(peer, arguments).consumer().step());
         teachSimple(peer);
     }
 
-    private static void teachTheConsumer(Peer peer) {
-        peer.verb("fail", arguments -> {
-            running(peer, arguments.get(0)).consumer().failNext(Integer.parseInt(arguments.get(1)));
-            return List.of();
-        });
-        peer.verb("hold", arguments -> {
-            running(peer, arguments.get(0)).consumer().hold();
-            return List.of();
-        });
-        peer.verb("release", arguments -> {
-            running(peer, arguments.get(0)).consumer().release();
-            return List.of();
-        });
-        peer.verb("step", arguments -> {
-            running(peer, arguments.get(0)).consumer().step();
-            return List.of();
-        });
-    }
-
     private static void teachSimple(Peer peer) {
-        peer.verb("simple", arguments -> {
+        peer.act("simple", arguments -> {
             CuratorFramework client = peer.find(arguments.get(1), CuratorFramework.class);
             peer.remember(arguments.get(0), new SimpleDistributedQueue(client, arguments.get(2)));
-            return List.of();
         });
         peer.verb("offer", arguments -> List.of(simple(peer, arguments).offer(Peer.bytes(arguments.get(1)))));
         peer.verb("peek", arguments -> maybe(simple(peer, arguments).peek()));
-        peer.verb("element", arguments -> maybe(simple(peer, arguments).element()));
-        peer.verb("remove-first", arguments -> maybe(simple(peer, arguments).remove()));
         peer.verb("take", arguments -> maybe(simple(peer, arguments).take()));
         peer.verb("poll", arguments -> maybe(
                 arguments.size() > 1
@@ -131,27 +111,16 @@ final class Queues {
         return peer.find(arguments.get(0), SimpleDistributedQueue.class);
     }
 
-    private static Running running(Peer peer, String handle) {
-        return peer.find(handle, Running.class);
+    private static Running running(Peer peer, List<String> arguments) {
+        return peer.find(arguments.get(0), Running.class);
     }
 
-    private static Running running(Peer peer, List<String> arguments) throws Exception {
-        boolean consumes = Boolean.parseBoolean(Peer.option(arguments, "consume", "false"));
-        Consumer consumer = consumes ? new Consumer(peer, arguments.get(0)) : null;
-        if (consumes) {
-            consumer.failNext(Integer.parseInt(Peer.option(arguments, "fail", "0")));
-            if (Boolean.parseBoolean(Peer.option(arguments, "held", "false"))) {
-                consumer.hold();
-            }
-        }
-        int threads = Integer.parseInt(Peer.option(arguments, "threads", "1"));
+    private static Running started(Peer peer, List<String> arguments) throws Exception {
+        Consumer consumer = Consumer.of(peer, arguments);
+        int threads = Peer.number(arguments, "threads", 1);
         ExecutorService pool = threads > 1 ? Executors.newFixedThreadPool(threads) : null;
         CuratorFramework client = peer.find(arguments.get(1), CuratorFramework.class);
         QueueBase<byte[]> queue = built(client, consumer, arguments.get(2), arguments.get(3), arguments, pool);
-        String mode = Peer.option(arguments, "mode", "");
-        if (!mode.isEmpty()) {
-            queue.setErrorMode(ErrorMode.valueOf(mode));
-        }
         queue.start();
         return new Running(queue, consumer, pool);
     }
@@ -171,15 +140,11 @@ final class Queues {
         if (pool != null) {
             builder.executor(pool);
         }
-        int most = Integer.parseInt(Peer.option(options, "max", "0"));
-        if (most > 0) {
-            builder.maxItems(most);
-        }
-        builder.putInBackground(Boolean.parseBoolean(Peer.option(options, "background", "true")) && most == 0);
+        builder.putInBackground(Boolean.parseBoolean(Peer.option(options, "background", "true")));
         return switch (kind) {
             case "plain" -> builder.buildQueue();
             case "id" -> builder.buildIdQueue();
-            case "priority" -> builder.buildPriorityQueue(Integer.parseInt(Peer.option(options, "min", "0")));
+            case "priority" -> builder.buildPriorityQueue(0);
             case "delay" -> builder.buildDelayQueue();
             default -> throw new IllegalArgumentException("no kind is called " + kind);
         };
@@ -189,8 +154,8 @@ final class Queues {
         return item == null ? List.of() : List.of(Peer.hex(item));
     }
 
-    private static String last(List<String> arguments, int position) {
-        return arguments.size() > position ? arguments.get(position) : "";
+    private static String last(List<String> arguments) {
+        return arguments.size() > 2 ? arguments.get(2) : "";
     }
 
     /** Items in hexadecimal, parted by commas; {@code -} for none at all. */
