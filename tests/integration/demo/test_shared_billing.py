@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,37 +36,17 @@ class Billing(SharedAdBilling):
 """
 
 
-class Generating:
-    """The generator on a thread; ``stop`` gives how many it says that Kafka has acknowledged."""
-
-    def __init__(self, address: str, topic: str, folder: Path) -> None:
-        self._stopped = threading.Event()
-        self._result: list[tuple[int, int]] = []
-        self._thread = threading.Thread(
-            target=lambda: self._result.append(
-                generate(address, topic, 300.0, self._stopped, folder / "pulse")
-            ),
-            daemon=True,
-        )
-        self._thread.start()
-
-    def stop(self) -> tuple[int, int]:
-        self._stopped.set()
-        self._thread.join(60)
-        return self._result[0]
+@pytest.fixture
+def stopped() -> threading.Event:
+    return threading.Event()
 
 
 @pytest.fixture
-def generating(kafka_broker, topic_name, tmp_path) -> Iterator[Callable[[], Generating]]:
-    made: list[Generating] = []
-
-    def start() -> Generating:
-        made.append(Generating(kafka_broker.address, topic_name, tmp_path))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each._stopped.set()
+def pool(stopped) -> Iterator[ThreadPoolExecutor]:
+    """Threads whose work ends when ``stopped`` is set, after the test at the latest."""
+    with ThreadPoolExecutor() as threads:
+        yield threads
+        stopped.set()
 
 
 @pytest.fixture
@@ -96,27 +77,22 @@ def candidate(start, kafka_broker, topic_name, tmp_path, url) -> Callable[[str],
 
 
 @pytest.fixture
-def watched(zookeeper_server, znode_root, url) -> Iterator[list[str]]:
+def watched(zookeeper_server, znode_root, url, pool, stopped) -> list[str]:
     lines: list[str] = []
-    stopped = threading.Event()
     settings = Settings(zookeeper=zookeeper_server.address, root=znode_root)
-    thread = threading.Thread(
-        target=Watch(settings, Totals(url), stopped, lines.append).run, daemon=True
-    )
-    thread.start()
-    yield lines
-    stopped.set()
-    thread.join(30)
+    pool.submit(Watch(settings, Totals(url), stopped, lines.append).run)
+    return lines
 
 
 def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_order(
-    kafka_broker, topic_name, generating, candidate, watched, url
+    kafka_broker, topic_name, tmp_path, pool, stopped, candidate, watched, url
 ):
     def told(pattern: str) -> bool:
         return any(re.search(pattern, line) for line in list(watched))
 
     eventually(lambda: told("nobody has led yet"))
-    generator = generating()
+    pulse = tmp_path / "pulse"
+    generating = pool.submit(generate, kafka_broker.address, topic_name, 300.0, stopped, pulse)
     a, totals = candidate("a"), Totals(url)
     candidate("b")
     eventually(lambda: told("^a leads term 1; "))
@@ -126,7 +102,8 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
     eventually(lambda: told(r"^billing resumed in term 2, after \d+\.\d\d s$"))
     eventually(lambda: told(r"^b leads term 2, execution, for \d+ s: billed [\d,]+, \d+/s, lag "))
     eventually(lambda: told("^term 1 of a is over"))
-    first, sent = generator.stop()
+    stopped.set()
+    first, sent = generating.result(60)
     assert first == 1
     eventually(lambda: totals.so_far()[0] == sent)
     entries = list(totals.entries())
@@ -137,13 +114,8 @@ def test_a_leader_is_killed_and_what_was_acknowledged_is_billed_once_and_in_orde
 
 def test_a_database_that_is_not_there_is_named_without_its_password():
     port = lease_port()
-    try:
-        with pytest.raises(
-            LedgerAway, match=r"cannot be used.*is PostgreSQL running there"
-        ) as away:
-            SharedLedger(
-                f"postgresql://billing:hunter2@127.0.0.1:{port.number}/billing", "ad-billing"
-            ).create()
-    finally:
-        port.release()
+    ledger = SharedLedger(f"postgresql://billing:hunter2@{port.address}/billing", "ad-billing")
+    with pytest.raises(LedgerAway, match=r"cannot be used.*is PostgreSQL running there") as away:
+        ledger.create()
+    port.release()
     assert "hunter2" not in str(away.value)

@@ -26,16 +26,6 @@ class Idle(LeaderCareer):
         term.wait(60)
 
 
-def leads(session: Session) -> None:
-    with session.leadership("c"):
-        pass
-
-
-def leads_in_time(session: Session) -> None:
-    with session.leadership("c", timeout_s=2.0):
-        pass
-
-
 def leads_in_a_task(session: Session) -> None:
     async def lead() -> None:
         async with session.leadership("c"):
@@ -45,8 +35,8 @@ def leads_in_a_task(session: Session) -> None:
 
 
 USES: dict[str, Callable[[Session], Any]] = {
-    "leadership": leads,
-    "leadership in time": leads_in_time,
+    "leadership": lambda session: session.leadership("c").__enter__(),
+    "leadership in time": lambda session: session.leadership("c", timeout_s=2.0).__enter__(),
     "leadership in a task": leads_in_a_task,
     "terms": lambda session: next(session.terms("c")),
     "stand": lambda session: Candidate(session, "c", id="child").stand(),
@@ -73,7 +63,8 @@ def test_a_child_is_refused_at_once_with_the_reason(opened):
 
     in_child(refused)
     assert session.state is SessionState.CONNECTED
-    leads(session)
+    with session.leadership("c"):
+        pass
 
 
 def test_a_session_that_its_owner_has_closed_is_refused_at_once(opened):

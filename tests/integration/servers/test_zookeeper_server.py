@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -89,24 +88,14 @@ SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
 OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'
 
 
-def run_pytest(
-    folder: Path, tests: str, *arguments: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text(SETTINGS)
     (folder / "conftest.py").write_text(OPTED_IN)
     (folder / "test_it.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=150 * patience(),
+        command, cwd=folder, capture_output=True, text=True, timeout=150 * patience()
     )
-
-
-def outcome(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout.splitlines()[-1] if done.stdout else done.stderr
 
 
 def test_a_user_gets_names_of_their_own_and_a_server_that_serves_whatever_was_done_to_it(tmp_path):
@@ -125,7 +114,7 @@ def test_two(zookeeper_server, znode_root, topic_name):
 """,
     )
     assert done.returncode == 0, done.stdout
-    assert "3 passed" in outcome(done), done.stdout
+    assert "3 passed" in done.stdout
     assert not (tmp_path / "logs").exists()
 
 

@@ -5,13 +5,13 @@ Transactions are compared by their order, sessions by who has them, times not at
 
 from __future__ import annotations
 
-import heapq
 import socket
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,6 +29,7 @@ from leaderq.testing.simulation.ensemble import (
     ServerEnd,
     ServerEvent,
 )
+from leaderq.testing.simulation.scheduler import World
 from leaderq.zookeeper.wire import Failed, Stat
 
 TIMEOUT_S = 60.0
@@ -149,35 +150,6 @@ class RealConnection:
         else:
             self.notes.append(Answer(zxid, 0, request.deserialize(frame, _ANSWER.size)))
         return int(xid)
-
-
-class Timeline:
-    """The time of a simulated ensemble, which passes in ``run`` only."""
-
-    def __init__(self) -> None:
-        self.now_s = 1.0
-        self._numbers = count()
-        self._timers: list[tuple[float, int, _Timer]] = []
-
-    def at(self, delay_s: float, act: Callable[[], None]) -> _Timer:
-        timer = _Timer(act)
-        heapq.heappush(self._timers, (self.now_s + delay_s, next(self._numbers), timer))
-        return timer
-
-    def run(self, seconds: float) -> None:
-        until_s = self.now_s + seconds
-        while self._timers and self._timers[0][0] <= until_s:
-            self.now_s, _, timer = heapq.heappop(self._timers)
-            timer.act()
-        self.now_s = until_s
-
-
-@dataclass
-class _Timer:
-    act: Callable[[], None]
-
-    def cancel(self) -> None:
-        self.act = lambda: None
 
 
 class SimulatedConnection:
@@ -329,11 +301,11 @@ class Servers:
         self, addresses: Sequence[str], version: str, *, step_s: float = 0.0, **options: Any
     ) -> None:
         self.addresses = addresses
-        self.timeline = Timeline()
-        self._step_s = step_s
+        self._world = World(0)
+        self._step = partial(self.pass_time, step_s)
         self.ensemble = Ensemble(
-            now=lambda: self.timeline.now_s,
-            at=self.timeline.at,
+            now=lambda: self._world.now_s,
+            at=self._world.at,
             delay=lambda what: 0.2 if what == "election" else 0.001,
             servers=len(addresses),
             min_session_timeout_s=1.0,
@@ -342,11 +314,11 @@ class Servers:
             **options,
         )
         self.opened: list[Connection] = []
-        self._wait()
+        self.pass_time(step_s)
 
-    def _wait(self) -> None:
-        if self._step_s:
-            self.timeline.run(self._step_s)
+    def pass_time(self, seconds: float) -> None:
+        """Let so much pass at the simulated servers."""
+        self._world.run(self._world.now_s + seconds)
 
     def open(self, server: int, real: Hello, simulated: Hello) -> Connection:
         """Connect to this server, or to the next one if it is stopped."""
@@ -355,7 +327,7 @@ class Servers:
         opened = Connection(
             server,
             RealConnection(self.addresses[server], real),
-            SimulatedConnection(self.ensemble, server, simulated, self._wait),
+            SimulatedConnection(self.ensemble, server, simulated, self._step),
         )
         self.opened = [one for one in self.opened if one.real.is_open]
         self.opened.append(opened)

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from both_kinds import AUTH, SET_ACL, Client, Comparison, Connection, Servers
-from drawn_requests import MAX_BYTES, Draw, RequestMaker, shown
+from drawn_requests import MAX_BYTES, Draw, drawn_request, shown
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from kazoo.protocol import serialization as kazoo_wire
@@ -77,10 +77,9 @@ def is_too_large(request: Any) -> bool:
 
 def drawn(numbers: bytes, root: str, servers: int = 1) -> list[Step]:
     """The steps of one history, each of so many bytes."""
-    maker = RequestMaker(root)
     steps = []
     for begin in range(0, len(numbers), STEP_BYTES):
-        draw = Draw(int.from_bytes(numbers[begin : begin + STEP_BYTES], "little"))
+        draw = Draw(int.from_bytes(numbers[begin : begin + STEP_BYTES], "little"), root)
         if draw.is_done:  # so that a failure is shown with what it needs
             continue
         at, server, what = draw.below(CLIENTS), draw.below(servers), draw.below(100)
@@ -88,9 +87,9 @@ def drawn(numbers: bytes, root: str, servers: int = 1) -> list[Step]:
         if what < len(DOINGS):
             action = DOINGS[what]
         else:
-            action = [maker.request(draw)]
+            action = [drawn_request(draw)]
             if what < 20:
-                action = _in_a_row([*action, *(maker.request(draw) for _ in range(what % 4))])
+                action = _in_a_row([*action, *(drawn_request(draw) for _ in range(what % 4))])
         steps.append(Step(at, action, server))
     return steps
 

@@ -39,10 +39,11 @@ ACLS: Sequence[list[ACL]] = (
 
 
 class Draw:
-    """Choices out of one number; small numbers make simple ones."""
+    """Choices out of one number, below one root; small numbers make simple ones."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, root: str) -> None:
         self._left = number
+        self.root = root
 
     @property
     def is_done(self) -> bool:
@@ -55,116 +56,96 @@ class Draw:
     def of(self, options: Any) -> Any:
         return options[self.below(len(options))]
 
+    def path(self) -> str:
+        return self.root + str(self.of(PATHS))
 
-def _watcher(_: object) -> None:
-    """A one-shot watch: what matters is that the server knows of it."""
+    def version(self) -> int:
+        return int(self.of((-1, -1, 0, 1)))
 
+    def watcher(self) -> Any:
+        """None, or a one-shot watch: what matters is that the server knows of it."""
+        return self.of((None, print))
 
-class RequestMaker:
-    """Turns numbers into requests below one root."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-
-    def request(self, draw: Draw) -> Any:
-        makers = (
-            self._create, self._delete, self._set, self._exists, self._get, self._children,
-            self._create, self._multi, self._set, self._multi, self._delete, self._multi_read,
-            self._child_data, self._add_watch, self._remove_watches, self._get, self._children,
-            self._create, self._sync, self._add_watch, self._add_watch, self._authenticate,
-            self._get_acl, self._set_acl, self._children_2, self._set,
-        )  # fmt: skip
-        return draw.of(makers)(draw)
-
-    def _path(self, draw: Draw) -> str:
-        return self._root + str(draw.of(PATHS))
-
-    def _version(self, draw: Draw) -> int:
-        return int(draw.of((-1, -1, 0, 1)))
-
-    def _data(self, draw: Draw, make: Callable[[bytes], Any]) -> Any:
+    def with_data(self, make: Callable[[bytes], Any]) -> Any:
         """A request with some data: a little, or as much as may be, or a byte more."""
-        kind = draw.below(64)
+        kind = self.below(64)
         if kind < 60:
             return make(b"." * (kind % 3))
         most = MAX_BYTES - wire.HEADER_BYTES - len(make(b"...").serialize()) + 3
         return make(b"." * (most // 2 if kind < 62 else most + kind - 62))
 
-    def _create(self, draw: Draw) -> Any:
-        flags = draw.of((0, 0, 0, 0, 1, 2, 3))
-        path, acl = self._path(draw), draw.of(ACLS)
-        if flags & wire.SEQUENTIAL and draw.below(2):
-            path += "/"
-        return self._data(draw, lambda data: kazoo_wire.Create(path, data, acl, flags))
 
-    def _delete(self, draw: Draw) -> Any:
-        return kazoo_wire.Delete(self._path(draw), self._version(draw))
+def _create(draw: Draw) -> Any:
+    flags = draw.of((0, 0, 0, 0, 1, 2, 3))
+    path, acl = draw.path(), draw.of(ACLS)
+    if flags & wire.SEQUENTIAL and draw.below(2):
+        path += "/"
+    return draw.with_data(lambda data: kazoo_wire.Create(path, data, acl, flags))
 
-    def _set(self, draw: Draw) -> Any:
-        path, version = self._path(draw), self._version(draw)
-        return self._data(draw, lambda data: kazoo_wire.SetData(path, data, version))
 
-    def _exists(self, draw: Draw) -> Any:
-        return kazoo_wire.Exists(self._path(draw), draw.of((None, _watcher)))
+def _set(draw: Draw) -> Any:
+    path, version = draw.path(), draw.version()
+    return draw.with_data(lambda data: kazoo_wire.SetData(path, data, version))
 
-    def _get(self, draw: Draw) -> Any:
-        return kazoo_wire.GetData(self._path(draw), draw.of((None, _watcher)))
 
-    def _children(self, draw: Draw) -> Any:
-        return kazoo_wire.GetChildren(self._path(draw), draw.of((None, _watcher)))
+def _multi(draw: Draw) -> Any:
+    parts = [_operation(draw) for _ in range(1 + draw.below(4))]
+    path, acl = draw.path(), draw.of(ACLS)
 
-    def _children_2(self, draw: Draw) -> Any:
-        return kazoo_wire.GetChildren2(self._path(draw), draw.of((None, _watcher)))
+    def made(data: bytes) -> Any:
+        also = [wire.SetData(path, data)] if len(data) > 2 else []
+        return wire.Multi([*parts, *also], lambda path, _: path, acl)
 
-    def _sync(self, draw: Draw) -> Any:
-        return kazoo_wire.Sync(self._path(draw))
+    return draw.with_data(made)
 
-    def _authenticate(self, draw: Draw) -> Any:
-        scheme = "digest" if draw.below(16) < 15 else "unknown"
-        return kazoo_wire.Auth(0, scheme, draw.of(USERS))
 
-    def _get_acl(self, draw: Draw) -> Any:
-        return kazoo_wire.GetACL(self._path(draw))
+def _operation(draw: Draw) -> wire.Operation:
+    kind, path = draw.below(5), draw.path()
+    if kind == 0:
+        return wire.SetData(path, b"." * draw.below(3), draw.version())
+    if kind == 1:
+        return wire.Delete(path, draw.version())
+    if kind == 2:
+        return wire.Check(path, draw.version())
+    flags = draw.below(4)
+    path += "/" if flags >= 2 and draw.below(2) else ""
+    return wire.Create(path, b"x", ephemeral=bool(flags & 1), sequential=bool(flags & 2))
 
-    def _set_acl(self, draw: Draw) -> Any:
-        return kazoo_wire.SetACL(self._path(draw), draw.of(ACLS), self._version(draw))
 
-    def _multi(self, draw: Draw) -> Any:
-        parts = [self._operation(draw) for _ in range(1 + draw.below(4))]
-        path, acl = self._path(draw), draw.of(ACLS)
+def _multi_read(draw: Draw) -> Any:
+    kinds = (wire.GetData, wire.GetChildren)
+    reads = [draw.of(kinds)(draw.path()) for _ in range(1 + draw.below(3))]
+    return wire.MultiRead(reads, lambda path, _: path)
 
-        def made(data: bytes) -> Any:
-            also = [wire.SetData(path, data)] if len(data) > 2 else []
-            return wire.Multi([*parts, *also], lambda path, _: path, acl)
 
-        return self._data(draw, made)
+def _authenticate(draw: Draw) -> Any:
+    scheme = "digest" if draw.below(16) < 15 else "unknown"
+    return kazoo_wire.Auth(0, scheme, draw.of(USERS))
 
-    def _operation(self, draw: Draw) -> wire.Operation:
-        kind, path = draw.below(5), self._path(draw)
-        if kind == 0:
-            return wire.SetData(path, b"." * draw.below(3), self._version(draw))
-        if kind == 1:
-            return wire.Delete(path, self._version(draw))
-        if kind == 2:
-            return wire.Check(path, self._version(draw))
-        flags = draw.below(4)
-        is_open_ended = flags >= 2 and draw.below(2)
-        path += "/" if is_open_ended else ""
-        return wire.Create(path, b"x", ephemeral=bool(flags & 1), sequential=bool(flags & 2))
 
-    def _multi_read(self, draw: Draw) -> Any:
-        kinds = (wire.GetData, wire.GetChildren)
-        reads = [draw.of(kinds)(self._path(draw)) for _ in range(1 + draw.below(3))]
-        return wire.MultiRead(reads, lambda path, _: path)
+_WEIGHTS: dict[Callable[[Draw], Any], int] = {
+    _create: 3,
+    _set: 3,
+    _multi: 2,
+    _multi_read: 1,
+    _authenticate: 1,
+    lambda draw: kazoo_wire.Delete(draw.path(), draw.version()): 2,
+    lambda draw: kazoo_wire.Exists(draw.path(), draw.watcher()): 1,
+    lambda draw: kazoo_wire.GetData(draw.path(), draw.watcher()): 2,
+    lambda draw: kazoo_wire.GetChildren(draw.path(), draw.watcher()): 2,
+    lambda draw: kazoo_wire.GetChildren2(draw.path(), draw.watcher()): 1,
+    lambda draw: kazoo_wire.Sync(draw.path()): 1,
+    lambda draw: kazoo_wire.GetACL(draw.path()): 1,
+    lambda draw: kazoo_wire.SetACL(draw.path(), draw.of(ACLS), draw.version()): 1,
+    lambda draw: wire.ChildData(f"{draw.root}/", ["a", "b", "c"][: 1 + draw.below(3)]): 1,
+    lambda draw: wire.AddWatch(draw.path(), draw.below(2)): 3,
+    lambda draw: wire.RemoveWatches(draw.path(), draw.of((4, 5, 3, 2, 1))): 1,
+}
+_MAKERS = [make for make, weight in _WEIGHTS.items() for _ in range(weight)]
 
-    def _child_data(self, draw: Draw) -> Any:
-        return wire.ChildData(f"{self._root}/", ["a", "b", "c"][: 1 + draw.below(3)])
 
-    def _add_watch(self, draw: Draw) -> Any:
-        return wire.AddWatch(self._path(draw), draw.below(2))
-
-    def _remove_watches(self, draw: Draw) -> Any:
-        return wire.RemoveWatches(self._path(draw), draw.of((4, 5, 3, 2, 1)))
+def drawn_request(draw: Draw) -> Any:
+    return draw.of(_MAKERS)(draw)
 
 
 def shown(request: Any) -> str:

@@ -80,23 +80,15 @@ def test_a_server_that_does_not_answer_is_unreachable(zookeeper_server, fault_pr
     eventually(lambda: our_threads() <= before)
 
 
-CREATED, DELETED, CHANGED, CHILDREN, SESSION = (
-    WatchKind.CREATED,
-    WatchKind.DELETED,
-    WatchKind.CHANGED,
-    WatchKind.CHILDREN,
-    WatchKind.SESSION,
-)
-
-
 def test_a_tree_watch_stands_again_after_a_reconnection_and_says_that_it_was_away(session):
     heard: list[WatchEvent] = []
     session.create("/t")
     with session.watch_tree("/t", heard.append), session.watch_node("/t", heard.append):
         for number in range(3):
             session.drop_connection()
-            eventually(lambda: heard.count(WatchEvent(SESSION, "/t")) == 2)
+            eventually(lambda: heard.count(WatchEvent(WatchKind.SESSION, "/t")) == 2)
             session.create(f"/t/{number}")
-            wanted = {WatchEvent(CREATED, f"/t/{number}"), WatchEvent(CHILDREN, "/t")}
+            made = WatchEvent(WatchKind.CREATED, f"/t/{number}")
+            wanted = {made, WatchEvent(WatchKind.CHILDREN, "/t")}
             eventually(lambda: wanted <= set(heard))  # noqa: B023
             heard.clear()

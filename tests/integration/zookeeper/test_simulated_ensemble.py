@@ -166,14 +166,14 @@ class HistoriesOfThree(Histories):
         )
         if leads:
             ensemble.elect(self._leader())
-        self._servers.timeline.run(5.0)
+        self._servers.pass_time(5.0)
         assert ensemble.leader == self._leader()
 
     def _new_clients(self) -> list[Client]:
         self._real.start()
         for number in range(3):
             self._servers.ensemble.start(number)
-        self._servers.timeline.run(5.0)
+        self._servers.pass_time(5.0)
         assert self._servers.ensemble.leader == self._leader()
         return super()._new_clients()
 

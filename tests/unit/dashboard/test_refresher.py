@@ -55,12 +55,6 @@ def made(readings: Readings) -> Iterator[Made]:
         one.stop()
 
 
-def test_many_who_look_cost_as_much_as_one(readings: Readings, made: Made) -> None:
-    refresher = made(3600.0)
-    assert all(refresher.after().result(60).number == 1 for _ in range(100))
-    assert len(readings.wanted) == 1
-
-
 def test_nobody_who_waits_and_one_who_has_left_cost_nothing(readings: Readings, made: Made) -> None:
     refresher = made(0.01)
     numbers = [refresher.after(seen).result(60).number for seen in range(5)]

@@ -37,62 +37,38 @@ LEADER = replace(FOLLOWER, role="leading", term=TERM)
 
 
 @pytest.mark.parametrize(
-    ("state", "live"),
+    ("state", "expected"),
     [
-        (FOLLOWER, True),
-        (LEADER, True),
-        (replace(FOLLOWER, session="lost", role="enlisting"), True),
-        (replace(FOLLOWER, role="idle"), True),
-        (replace(LEADER, stopping=True), True),
-        (replace(LEADER, role="ousted", term=replace(TERM, lease_s=0.0)), True),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S - 1), True),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1), False),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1, timeout_s=40.0), True),
-        (replace(FOLLOWER, silent_s=float("inf")), False),
-        (replace(FOLLOWER, ended=True), False),
-    ],
-)
-def test_a_process_is_dead_only_if_it_would_never_lead_again(state, live):
-    assert (why_dead(state) is None) is live
-
-
-@pytest.mark.parametrize(
-    ("state", "ready"),
-    [
-        (FOLLOWER, True),
-        (LEADER, True),
-        (replace(FOLLOWER, role="claiming"), True),
-        (replace(LEADER, term=replace(TERM, paused=True)), True),  # by an operator
-        (replace(LEADER, term=replace(TERM, stage=Stage.INAUGURATION)), True),
-        *[(replace(FOLLOWER, session=word), False) for word in ("suspended", "lost", "closed")],
+        (FOLLOWER, "live ready"),
+        (LEADER, "live ready leads"),
+        (replace(FOLLOWER, role="claiming"), "live ready"),
+        *[(replace(FOLLOWER, session=word), "live") for word in ("suspended", "lost", "closed")],
         *[
-            (replace(FOLLOWER, role=role), False)
+            (replace(FOLLOWER, role=role), "live")
             for role in ("idle", "enlisting", "suspect", "ending", "ousted", "releasing")
         ],
-        (replace(LEADER, stopping=True), False),
-        (replace(FOLLOWER, ended=True), False),
+        (replace(LEADER, stopping=True), "live leads"),
+        # a process is dead only if it would never lead again
+        (replace(FOLLOWER, ended=True), ""),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S - 1), "live ready"),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1), "ready"),
+        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1, timeout_s=40.0), "live ready"),
+        (replace(FOLLOWER, silent_s=float("inf")), "ready"),
+        # the leader is who works in a term that may be trusted
+        (replace(LEADER, role="suspect", session="suspended"), "live leads"),  # on its lease
+        (replace(LEADER, role="ousted", term=replace(TERM, lease_s=0.0)), "live"),
+        (replace(LEADER, term=replace(TERM, lease_s=0.0)), "live ready"),
+        (replace(LEADER, term=replace(TERM, ending=True)), "live ready"),
+        (replace(LEADER, term=replace(TERM, paused=True)), "live ready leads"),  # by an operator
+        *[
+            (replace(LEADER, term=replace(TERM, stage=stage)), "live ready")
+            for stage in (None, Stage.INAUGURATION, Stage.HANDOVER)
+        ],
     ],
 )
-def test_a_healthy_follower_is_ready_and_who_cannot_lead_is_not(state, ready):
-    assert (why_unready(state) is None) is ready
-
-
-@pytest.mark.parametrize(
-    ("state", "leads"),
-    [
-        (LEADER, True),
-        (replace(LEADER, role="suspect", session="suspended"), True),  # as long as the lease lasts
-        (replace(LEADER, term=replace(TERM, paused=True)), True),
-        (FOLLOWER, False),
-        (replace(LEADER, term=replace(TERM, lease_s=0.0)), False),
-        (replace(LEADER, term=replace(TERM, ending=True)), False),
-        (replace(LEADER, term=replace(TERM, stage=None)), False),
-        (replace(LEADER, term=replace(TERM, stage=Stage.INAUGURATION)), False),
-        (replace(LEADER, term=replace(TERM, stage=Stage.HANDOVER)), False),
-    ],
-)
-def test_the_leader_is_who_works_in_a_term_that_may_be_trusted(state, leads):
-    assert (why_no_leader(state) is None) is leads
+def test_who_is_alive_who_can_lead_and_who_leads(state, expected):
+    questions = {"live": why_dead, "ready": why_unready, "leads": why_no_leader}
+    assert " ".join(word for word, why in questions.items() if why(state) is None) == expected
 
 
 def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():

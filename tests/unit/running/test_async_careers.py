@@ -150,20 +150,19 @@ def test_a_group_of_tasks_that_are_all_deposed_is_not_a_failure():
     assert drive(Grouped()).error is None
 
 
-def test_a_plain_method_is_refused_and_a_coroutine_names_the_class_for_it():
-    class Plain(AsyncLeaderCareer):
-        def execute(self, term: AsyncTerm) -> None:
-            return
-
-    with pytest.raises(ConfigurationError, match=r"execute of .*Plain is a plain function.*async"):
-        drive(Plain())
-
-
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), "1", None, True])
-def test_a_time_after_which_a_loop_is_blocked_that_is_none_is_refused(seconds):
-    career = type("Hasty", (Diary,), {"blocked_after_s": seconds})
-    with pytest.raises(ConfigurationError, match=r"blocked_after_s=.*seconds above 0 in Hasty"):
-        drive(career())
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"execute": lambda self, term: None}, r"execute of .*Hasty is a plain function.*async"),
+        *[
+            ({"blocked_after_s": seconds}, r"blocked_after_s=.*seconds above 0 in Hasty")
+            for seconds in (0, -1.0, float("nan"), "1", None, True)
+        ],
+    ],
+)
+def test_a_career_that_is_written_wrongly_is_refused(written, said):
+    with pytest.raises(ConfigurationError, match=said):
+        drive(type("Hasty", (Diary,), written)())
 
 
 # ---- the end of a term ---------------------------------------------------------------------------
@@ -197,26 +196,6 @@ def begun(career: Waiting, **options: float) -> Served:
     served = Served(career, open_term(), **options)
     assert career.begun.wait(30 * patience())
     return served
-
-
-def test_the_unit_of_an_atomic_career_is_cancelled_with_the_reason():
-    served = begun(career := Atomic())
-    served.end(Reason.TRANSFER)
-    why = f"cancelled: the term ends: {Reason.TRANSFER.sentence}"
-    assert career.calls == ["inaugurate", "execute", why, f"hand over: {Reason.TRANSFER}"]
-    assert served.failure is None
-
-
-def test_a_unit_that_resigns_goes_on_after_it():
-    class Resigning(Atomic):
-        async def unit(self, term: AsyncTerm) -> None:
-            term.resign()
-            await asyncio.sleep(0.05)
-            self.note("finished")
-
-    served = Served(career := Resigning(), open_term())
-    served.join()
-    assert career.calls[2:] == ["finished", f"hand over: {Reason.RESIGNED}"]
 
 
 def test_what_swallows_its_cancellation_is_cancelled_once_more_and_may_clean_up_before():

@@ -76,31 +76,30 @@ def raising(error):
     return act
 
 
+STAGES = {"inaugurate": "inauguration", "execute": "execution"}
+
+
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("stage", "error", "said"),
     [
-        (RuntimeError("no"), "RuntimeError: no"),
-        (SystemExit(3), "SystemExit: 3"),  # it does not leave the process
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
-        (Mute(), TOLD),  # its text cannot be had
+        ("inaugurate", ValueError("no"), "ValueError: no"),
+        ("execute", RuntimeError("no"), "RuntimeError: no"),
+        ("execute", SystemExit(3), "SystemExit: 3"),  # it does not leave the process
+        ("execute", KeyboardInterrupt(), "KeyboardInterrupt"),
+        ("execute", Mute(), TOLD),  # its text cannot be had
     ],
 )
-def test_a_unit_that_raises_is_the_last_one_even_if_the_term_ends_only_later(error, said):
-    """Found on the way: it was called again and again until the candidate's thread had heard of the
-    failure.
+def test_a_stage_that_raises_is_the_last_one_even_if_the_term_ends_only_later(stage, error, said):
+    """Found on the way: a unit was called again and again until the candidate's thread had heard of
+    the failure.
     """
-    career = Diary(execute=raising(error))
+    career = Diary(**{stage: raising(error)})
     failure, errors = serve(career, term := open_term())
     assert said in str(failure)
-    assert career.calls == ["inaugurate", "execute", "handOver"]
+    until = list(STAGES).index(stage) + 1
+    assert career.calls == [*list(STAGES)[:until], "handOver"]
     assert term.reason is Reason.FAILED
-    assert [(event.stage, event.error) for event in errors] == [("execution", error)]
-
-
-def test_a_failed_inauguration_is_followed_by_no_work_but_by_the_hand_over():
-    career = Diary(inaugurate=raising(ValueError("no")))
-    assert serve(career, open_term())[0]
-    assert career.calls == ["inaugurate", "handOver"]
+    assert [(event.stage, event.error) for event in errors] == [(STAGES[stage], error)]
 
 
 def test_a_failed_hand_over_is_a_failure():
@@ -146,13 +145,6 @@ def test_after_an_unclean_end_the_settle_time_is_waited_out_unless_the_term_ends
     serve(career, term, settle_s=600)
     ender.join()
     assert career.calls == ["handOver"]
-
-
-def test_no_unit_begins_while_something_waits_to_be_read():
-    heard = iter([False, False, True])
-    career = Diary(execute=lambda term: term.wind_up(Reason.STEP_DOWN))
-    serve(career, open_term(), is_heard_out=lambda: next(heard))
-    assert (career.calls, list(heard)) == (["inaugurate", "execute", "handOver"], [])
 
 
 async def unawaited(_term) -> None:
@@ -269,13 +261,12 @@ def test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strik
 # -- what a command is told of its term, what its end means, and what cannot be run at all
 
 
-def told(unclean: bool = False) -> dict[str, str]:
-    term = open_term(7, unclean=unclean)
-    return dict(variables(term, lease_s=20 / 3, budget_s=10.0, deadline="/f"))
-
-
-def test_a_command_is_told_all_that_it_can_use():
-    assert told(unclean=True) == {
+def test_a_command_is_told_all_that_it_can_use_and_leaderq_within_it_takes_none_for_settings(
+    tmp_path,
+):
+    term = open_term(7, unclean=True)
+    told = dict(variables(term, lease_s=20 / 3, budget_s=10.0, deadline="/f"))
+    assert told == {
         "LEADERQ_TERM_CAREER": "c",
         "LEADERQ_TERM_CANDIDATE": "a",
         "LEADERQ_TERM_NUMBER": "7",
@@ -285,10 +276,7 @@ def test_a_command_is_told_all_that_it_can_use():
         "LEADERQ_TERM_BUDGET_S": "10",
         "LEADERQ_TERM_DEADLINE_FILE": "/f",
     }
-
-
-def test_what_a_command_is_told_is_not_taken_for_settings_by_leaderq_within_it(tmp_path):
-    assert from_environment(told(), tmp_path).values == {}
+    assert from_environment(told, tmp_path).values == {}
 
 
 @pytest.mark.parametrize(

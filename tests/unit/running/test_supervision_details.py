@@ -25,79 +25,46 @@ from leaderq.threads import Retry
 TERM: Any = object()
 OTHER: Any = object()
 WORK = next(stage for stage in Stage if stage is not Stage.HANDOVER)
-
-
-def missed(budgets: Budgets, at: list[float]) -> Allowance | None:
-    """What is missed next; the waits pass at once, and where nothing is timed it is finished."""
-    until_s = budgets.until_s
-    if math.isinf(until_s):
-        return None
-    assert at[0] >= until_s or budgets.missed() is None
-    at[0] = max(at[0], until_s)
-    return budgets.missed()
-
-
-def test_a_budget_is_missed_at_its_end_and_told_once(at):
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 5.0)
-    assert missed(budgets, at) == Allowance(TERM, WORK.value, 5.0, 105.0)
-    assert at[0] == 105.0
-    assert missed(budgets, at) is None
-
-
-def test_before_a_term_and_after_it_nothing_is_timed(at):
-    budgets = Budgets()
-    budgets.settle()
-    budgets.allow(TERM, WORK, 5.0)
-    assert missed(budgets, at) is None
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(OTHER, WORK, 5.0)
-    budgets.allow(TERM, WORK, 5.0)
-    budgets.allow(OTHER, Stage.HANDOVER, 1.0)
-    budgets.close_term()
-    budgets.allow(TERM, WORK, 5.0)
-    budgets.allow(TERM, Stage.HANDOVER, 5.0)  # its code has returned already
-    assert missed(budgets, at) is None
-
-
-def test_a_stage_that_returned_is_not_timed_but_the_hand_over_is(at):
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, WORK, 5.0)
-    budgets.settle()
-    assert missed(budgets, at) is None
-    budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, Stage.HANDOVER, 5.0)
-    budgets.settle()
-    assert missed(budgets, at) == Allowance(TERM, Stage.HANDOVER.value, 5.0, 105.0)
-
-
 HAND_OVER = Stage.HANDOVER
+OPEN, SETTLE, CLOSE = ("open_term", TERM), ("settle",), ("close_term",)
+
+
+def allow(stage: Stage, seconds: float, term: Any = TERM) -> tuple[Any, ...]:
+    return "allow", term, stage, seconds
 
 
 @pytest.mark.parametrize(
-    ("earlier", "later", "timed", "until_s"),
+    ("calls", "timed"),
     [
-        (WORK, (WORK, 0.5), WORK, 100.5),
-        (WORK, (WORK, 9.0), WORK, 109.0),
-        (HAND_OVER, (WORK, 1.0), HAND_OVER, 105.0),
-        (HAND_OVER, (WORK, 9.0), HAND_OVER, 105.0),
-        (HAND_OVER, (HAND_OVER, 1.0), HAND_OVER, 101.0),
-        (HAND_OVER, (HAND_OVER, 9.0), HAND_OVER, 105.0),
+        ([SETTLE, allow(WORK, 5.0)], None),  # before a term
+        ([OPEN, allow(WORK, 5.0, OTHER), allow(HAND_OVER, 1.0, OTHER)], None),
+        ([OPEN, allow(WORK, 5.0)], (WORK, 5.0)),
+        ([OPEN, allow(WORK, 5.0), allow(HAND_OVER, 1.0, OTHER)], (WORK, 5.0)),
+        ([OPEN, allow(WORK, 5.0), SETTLE], None),  # it has returned
+        ([OPEN, allow(HAND_OVER, 5.0), SETTLE], (HAND_OVER, 5.0)),
+        ([OPEN, allow(WORK, 5.0), CLOSE], None),
+        ([OPEN, CLOSE, allow(WORK, 5.0), allow(HAND_OVER, 5.0)], None),  # its code has returned
+        # a later stage replaces the one before, but of the hand-over only a shorter time counts
+        ([OPEN, allow(WORK, 5.0), allow(WORK, 0.5)], (WORK, 0.5)),
+        ([OPEN, allow(WORK, 5.0), allow(WORK, 9.0)], (WORK, 9.0)),
+        ([OPEN, allow(HAND_OVER, 5.0), allow(WORK, 1.0)], (HAND_OVER, 5.0)),
+        ([OPEN, allow(HAND_OVER, 5.0), allow(WORK, 9.0)], (HAND_OVER, 5.0)),
+        ([OPEN, allow(HAND_OVER, 5.0), allow(HAND_OVER, 1.0)], (HAND_OVER, 1.0)),
+        ([OPEN, allow(HAND_OVER, 5.0), allow(HAND_OVER, 9.0)], (HAND_OVER, 5.0)),
     ],
 )
-def test_a_later_stage_replaces_the_one_before_but_of_the_hand_over_only_a_shorter_time_counts(
-    at, earlier, later, timed, until_s
-):
+def test_a_budget_is_missed_at_its_end_and_told_once(at, calls, timed):
     budgets = Budgets()
-    budgets.open_term(TERM)
-    budgets.allow(TERM, earlier, 5.0)
-    budgets.allow(TERM, *later)
-    found = missed(budgets, at)
-    assert (found.stage, found.until_s, at[0]) == (timed.value, until_s, until_s)
+    for name, *given in calls:
+        getattr(budgets, name)(*given)
+    if timed is not None:
+        stage, seconds = timed
+        assert budgets.until_s == 100.0 + seconds
+        assert budgets.missed() is None
+        at[0] = budgets.until_s
+        assert budgets.missed() == Allowance(TERM, stage.value, seconds, at[0])
+    assert math.isinf(budgets.until_s)
+    assert budgets.missed() is None
 
 
 def test_whoever_waits_for_a_budget_is_told_of_each(at):

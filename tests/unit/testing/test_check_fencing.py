@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, Deposed, Reason
-from leaderq.fencing import FencedRows, FencingToken, SqlFence
+from leaderq.fencing import FencingToken, SqlFence
 from leaderq.testing import check_fencing
 from leaderq.testing.fencing import WriteOrder
 
@@ -31,7 +31,7 @@ class Database:
         self._hold = hold or (lambda connection, name, term: SqlFence(name).hold(connection, term))
         with closing(self._connection()) as connection, connection:
             SqlFence("-").create_table(connection)
-            connection.execute("CREATE TABLE register (name PRIMARY KEY, value, term BIGINT)")
+            connection.execute("CREATE TABLE register (name PRIMARY KEY, value)")
 
     def _connection(self, **options: Any) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=30, **options)
@@ -40,7 +40,7 @@ class Database:
     def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
         with closing(self._connection()) as connection, connection:
             self._hold(connection, name, term)
-            connection.execute("INSERT OR REPLACE INTO register VALUES (?, ?, 0)", (name, value))
+            connection.execute("INSERT OR REPLACE INTO register VALUES (?, ?)", (name, value))
             yield
 
     def read(self, name: str) -> object:
@@ -49,25 +49,11 @@ class Database:
             return next(iter(row.fetchall()), (None,))[0]
 
 
-class Rows(Database):
-    @contextmanager
-    def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
-        with closing(self._connection()) as connection, connection:
-            yield
-            FencedRows("register", key="name").put(connection, term, {"name": name, "value": value})
-
-
-@pytest.mark.parametrize("kind", [Database, Rows])
-def test_a_fenced_database_passes(tmp_path, kind):
-    store = kind(tmp_path)
+def test_a_fenced_database_passes(tmp_path):
+    store = Database(tmp_path)
     report = check_fencing(store.write, store.read, **QUICK)
     assert report.holds, report
     assert str(report).splitlines() == [f"{order.value}: as it must be" for order in WriteOrder]
-
-
-def in_a_transaction_of_its_own(connection: sqlite3.Connection, *what: Any) -> None:
-    SqlFence(what[0]).hold(connection, what[1])
-    connection.commit()
 
 
 def compared_as_text(connection: sqlite3.Connection, name: str, term: FencingToken) -> None:
@@ -103,9 +89,10 @@ def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path):
         @contextmanager
         def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
             with closing(self._connection()) as connection:
-                in_a_transaction_of_its_own(connection, name, term)
+                SqlFence(name).hold(connection, term)
+                connection.commit()
                 yield
-                sql = "INSERT OR REPLACE INTO register VALUES (?, ?, 0)"
+                sql = "INSERT OR REPLACE INTO register VALUES (?, ?)"
                 with connection:
                     connection.execute(sql, (name, value))
 

@@ -9,7 +9,7 @@ import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
 from leaderq.testing import jars, java, provision
-from leaderq.testing.jars import LockedJar, locked_jars
+from leaderq.testing.jars import LockedJar
 from leaderq.testing.waiting import patience
 
 CONTENT = b"the content of a jar"
@@ -37,16 +37,6 @@ def deliver(content: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(jars, "_fetcher", fetcher)
     return fetched
-
-
-def test_every_root_is_locked_and_every_line_is_well_formed():
-    from compat.locking import ROOTS
-
-    for set_name, roots in ROOTS.items():
-        locked = locked_jars(set_name)
-        assert set(roots) <= {jar.coordinate for jar in locked}
-        assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in locked)
-        assert len({jar.file_name for jar in locked}) == len(locked)
 
 
 def test_jars_are_fetched_once_with_a_line_for_each(cache, monkeypatch):
