@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from configparser import ConfigParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,27 @@ def test_the_table_of_contributing_has_the_layers_of_the_contract() -> None:
     assert {level: sorted(names) for level, names in shown.items()} == dict(enumerate(layers, 1))
     packages = {path.parent.name for path in (ROOT / "leaderq").glob("*/__init__.py")}
     assert packages <= {name for names in layers for name in names}
+
+
+def test_the_glossary_has_only_words_that_the_pages_or_several_packages_use():
+    pages = [path for path in DOCS.rglob("*.*") if path.suffix in {".rst", ".md"}]
+    used = one_line([ROOT / "README.rst", *(path for path in pages if path.stem != "glossary")])
+    packages = [one_line(folder.rglob("*.py")) for folder in (ROOT / "leaderq").iterdir()]
+    words = headwords((DOCS / "glossary.rst").read_text().splitlines())
+    assert len(words) > 50
+    assert len(words) == len(set(words))
+    unused = [
+        word for word in words if word not in used and sum(word in each for each in packages) < 2
+    ]
+    assert unused == []
+
+
+def headwords(lines: list[str]) -> list[str]:
+    heads = [
+        line for line, below in pairwise(lines)
+        if line.strip() and not line.startswith(" ") and below.startswith("    ")
+    ]  # fmt: skip
+    return [word.strip().removeprefix("to ").lower() for line in heads for word in line.split(",")]
 
 
 def one_line(paths: Iterable[Path]) -> str:
