@@ -480,8 +480,8 @@ a deposed term may write again: 0
 == test_kafka_promises.test_a_leader_that_begins_at_the_end_has_stored_where_that_is
 the first position is not waited for: 0
 = kafka/consuming/commits.py
--        if not self._store.commit_positions(consumer, self._term, offsets).done(wait_s):
-+        if not self._store.commit_positions(consumer, self._term, offsets):
+-            is_stored = self._store.commit_positions(consumer, self._term, offsets).done(wait_s)
++            is_stored = self._store.commit_positions(consumer, self._term, offsets)
 
 == test_writing.test_a_writer_notices_that_another_one_uses_its_guard
 foreign writes on the guard go unnoticed: 0
