@@ -119,12 +119,13 @@ ROOMS: list[tuple[dict[str, int], dict[Partition, list[int]], int]] = [
 
 @pytest.mark.parametrize(("limits", "read", "room"), ROOMS)
 def test_there_is_room_for(limits, read, room):
-    buffer = ahead(**limits)
+    at_once, singly = ahead(**limits), ahead(**limits)
     for where, sizes in read.items():
+        at_once.add({where: rows(where, *sizes)}, 0.0)
         for at, size in enumerate(sizes):
-            buffer.add({where: rows(where, size, first=at)}, 0.0)
-        buffer.add({where: []}, 0.0)
-    assert buffer.room == room
+            singly.add({where: rows(where, size, first=at)}, 0.0)
+        singly.add({where: []}, 0.0)
+    assert (at_once.room, singly.room) == (room, room)
 
 
 def test_a_part_that_just_fits_is_not_cut():

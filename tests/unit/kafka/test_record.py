@@ -20,11 +20,24 @@ from leaderq.kafka.record import (
     after,
     epoch_of,
     grouped,
+    is_topic_name,
     size_of,
 )
 
 RECORD = Record("t", 1, 2, 3, b"key", b"value", [("h", b"x")], 7)
 SEVEN = ("t", 1, 2, 3, b"key", b"value", [("h", b"x")])
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249])
+def test_a_topic_may_be_called(name):
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a b", "a/b", "ä", "a\n", "a" * 250, None, b"a", 7]
+)
+def test_no_topic_is_called(name):
+    assert is_topic_name(name) is False
 
 
 def test_an_offset_knows_the_epoch_of_the_record_before_it():

@@ -260,6 +260,18 @@ def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
     assert payloads.plain(compressed(b"ab") + b"behind") == b"ab"
 
 
+def test_where_the_znodes_of_a_queue_are():
+    side = ("members", "tallies", "claims", "bound", "control", "drained", "drains")
+    for meta_path, meta, dead in ((None, "/q-meta", "/q-dead"), ("/side", "/side", "/side/dead")):
+        paths = QueuePaths("/q", "/locks", meta_path)
+        assert [getattr(paths, name) for name in side] == [f"{meta}/{name}" for name in side]
+        assert (paths.path, paths.item("i"), paths.lock("i")) == ("/q", "/q/i", "/locks/i")
+        assert (paths.lock_path, paths.meta_path) == ("/locks", meta_path)
+        assert (paths.meta, paths.dead) == (meta, dead)
+    with pytest.raises(ValueError, match="has no lock path"):
+        QueuePaths("/q").lock("i")
+
+
 @pytest.mark.parametrize("given", [("bad",), ("/a", "bad"), ("/a", None, "bad")])
 def test_a_path_that_zookeeper_cannot_use_is_refused_at_once(given: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigurationError):
