@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from array import array
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
@@ -156,3 +157,13 @@ def test_work_that_nobody_will_do_is_refused_and_closed():
             args.require_finished(value, "it")
     assert made.gi_frame is None
     loop.close()
+
+
+def test_bytes_are_what_any_buffer_holds_copied_unless_it_cannot_change():
+    data, numbers = b"data", bytearray(b"ab")
+    assert args.bytes_of(data) is data
+    found = [args.bytes_of(each) for each in (numbers, memoryview(numbers), array("B", numbers))]
+    numbers[:] = b"cd"
+    assert found == [b"ab"] * 3
+    assert {type(each) for each in found} == {bytes}
+    assert [args.bytes_of(each) for each in (None, "text", 7, [1])] == [None] * 4
