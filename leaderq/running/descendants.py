@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +77,11 @@ def stat_of(task: int | str) -> list[str]:
     except _NOT_THERE:
         return []
     return stat.rpartition(b")")[2].decode().split()  # without the name: it may be any bytes
+
+
+def began_of(stat: Sequence[str]) -> int:
+    """When a process began, by the fields of :func:`stat_of`: ticks since the host started."""
+    return int(stat[19])
 
 
 def descendants_of(*roots: int) -> set[Started]:
@@ -273,7 +278,7 @@ def _living(pid: int) -> Started | None:
         return None
     # A process is shown as dead when its first thread is; other threads may still run.
     is_dead = fields[0] in ("Z", "X") and int(fields[17]) <= 1
-    return None if is_dead else Started(pid, int(fields[19]))
+    return None if is_dead else Started(pid, began_of(fields))
 
 
 def _multiprocessing_helpers() -> set[int]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leaderq.running.descendants import children_of, stat_of
+from leaderq.running.descendants import began_of, children_of, stat_of
 from leaderq.testing.waiting import eventually, patience
 
 
@@ -176,4 +176,4 @@ class CandidateProcess:
 def _began(pid: int) -> float:
     """When a process began. Its number does not tell: the numbers begin again."""
     stat = stat_of(pid)
-    return float(stat[19]) if stat else math.inf
+    return began_of(stat) if stat else math.inf

@@ -383,8 +383,8 @@ def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there
 @pytest.mark.parametrize("where", ["fence", "load", "commit", "commit_positions", "done"])
 @pytest.mark.parametrize("is_ours", [False, True])
 def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_clients_door(
-    where: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch, at: list[float]
-) -> None:
+    where, is_ours, monkeypatch, at
+):
     def fail(*_: Any) -> Any:
         raise ConnectionError("connection refused")
 
@@ -397,18 +397,7 @@ def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_c
         monkeypatch.setattr(store, "load", lambda *_: {})
     if is_ours:
         monkeypatch.setattr(Elsewhere, "__module__", "leaderq.kafka.stores.elsewhere")
-    made: list[Any] = []
-
-    def make() -> Any:
-        row = Record("t", 0, 5, 0, None, b"")
-        starts = {"start_offsets": lambda _: {A: 5}, "close": lambda: None}
-        made.append(Client(records={A: [row]}, **starts))
-        return made[-1]
-
-    reports: Any = mock.Mock(former=DrainReport)
-    consumer = TermConsumer(
-        ConsumingPlan("address", make, store, "career", reports), JoinGate(open_term(7)), None
-    )
+    consumer = Reading(store=store, start_offsets=lambda _: {A: 5}, close=lambda: None)
     told = "the Kafka client broke" if is_ours else "the offset store 'elsewhere' failed while"
     with pytest.raises(KafkaError, match=f"{told}.* ConnectionError.*connection refused"):
         while True:
@@ -416,4 +405,4 @@ def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_c
             at[0] += 0.5
             if consumer.offer() is not None and not consumer.commits.is_busy:
                 consumer.commits.request({A: 6}, in_hand=True)
-    assert len(made) == (4 if is_ours else 1)
+    assert len(consumer.clients) == (4 if is_ours else 1)
