@@ -104,6 +104,8 @@ class AsyncTerm:
         on.
 
         ``None`` sleeps until the term begins to end.
+
+        :raises ConfigurationError: ``seconds`` is not a number (NaN).
         """
         # For ever as far as a test is concerned that lets no time pass, which adds it up.
         seconds = self._term._passing_s(3e9 if seconds is None else seconds)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leaderq.base import clock
+from leaderq.base.arguments import require, wanted
 from leaderq.errors import Deposed, Reason, WouldDeadlock
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import runs_event_loop
@@ -125,6 +126,7 @@ class Term:
         """Sleep for ``seconds``, or until the term begins to end; return whether the term is still
         on.
 
+        :raises ConfigurationError: ``seconds`` is not a number (NaN).
         :raises WouldDeadlock: an event loop runs on this thread, and would stop.
         """
         seconds = self._passing_s(seconds)
@@ -143,6 +145,8 @@ class Term:
         """How many seconds a wait of ``seconds`` really takes; tests override this and let no time
         pass.
         """
+        # A NaN is never reached and never ahead: a loop around this wait would not wait at all.
+        require(wanted("seconds", seconds, seconds == seconds, "a number"))
         return seconds
 
     def _left_s(self, end_s: float) -> float:

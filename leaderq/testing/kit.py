@@ -80,7 +80,7 @@ class FakeTerm(OpenTerm):
         """How long a wait really takes: 0, whether the term is on or not. The seconds count as
         waited.
         """
-        self.waited_s += seconds
+        self.waited_s += super()._passing_s(seconds)
         if self.waited_s >= self._lasts_s:
             self.wind_up(Reason.WITHDRAWN)
         return 0.0

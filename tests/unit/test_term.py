@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from math import nan
 from typing import Any
 
 import pytest
 from terms import is_on, open_term
 
-from leaderq.errors import Deposed, WouldDeadlock
+from leaderq import testing
+from leaderq.async_term import AsyncTerm
+from leaderq.errors import ConfigurationError, Deposed, WouldDeadlock
 from leaderq.term import EndingTerm, OpenTerm, Reason
 
 pytestmark = pytest.mark.usefixtures("at")
@@ -206,6 +209,13 @@ def test_a_term_is_paused_and_goes_on():
     assert term.paused
     term.pause(False)
     assert not term.paused
+
+
+@pytest.mark.parametrize("term", [a_term(), testing.term()], ids=["real", "of the kit"])
+def test_a_wait_of_nan_seconds_is_refused_and_not_over_at_once(term):
+    for wait in (lambda: term.wait(nan), lambda: asyncio.run(AsyncTerm(term).wait(nan))):
+        with pytest.raises(ConfigurationError, match="seconds=nan: give a number"):
+            wait()
 
 
 # -- in real time
