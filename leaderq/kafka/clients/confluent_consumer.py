@@ -244,16 +244,15 @@ class ConfluentConsumer(ConsumerClient):
         was. librdkafka asks only when the leader changes while it reads (B24).
         """
         unproved = self._unproved
-        firsts = ((at, rows[0]) for at, rows in polled.items() if at in unproved)
-        if any((row.leader_epoch or 0) > epoch_of(unproved[at]) for at, row in firsts):
+        firsts = {at: rows[0].leader_epoch or 0 for at, rows in polled.items() if at in unproved}
+        if newer := {at: now for at, now in firsts.items() if now > epoch_of(unproved[at])}:
             try:
-                require_same_log(self._settings, unproved)
+                firsts |= dict.fromkeys(require_same_log(self._settings, unproved, newer), 0)
             except LeaderqError:
                 self._stash = found + self._stash
                 raise
-            unproved.clear()
-        for at in polled:
-            unproved.pop(at, None)
+        for at in firsts:
+            del unproved[at]
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
         joins = self._joins

@@ -18,7 +18,7 @@ the version is pinned; what is private is used through :mod:`leaderq.kafka.clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -71,25 +71,33 @@ _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
 
-def require_same_log(settings: ConsumerSettings, offsets: Offsets) -> None:
+def require_same_log(
+    settings: ConsumerSettings, offsets: Offsets, epochs: Mapping[Partition, int]
+) -> set[Partition]:
     """Raise :class:`~leaderq.kafka.clients.consumer.LogTruncated` unless the broker's log still
-    has, with the same epoch, the record before each of ``offsets``. Raises ``KafkaAway`` if that is
-    not known within the request time-out.
+    has, with the same epoch, the record before each of ``offsets``. ``epochs``: the leader epochs
+    of records that were read there. Return the partitions that have a newer leader than
+    ``offsets`` say, for which the broker was asked. Raises ``KafkaAway`` if that is not known
+    within the request time-out.
     """
     until_s, topics = clock.now_s() + settings.request_timeout_s, {where.topic for where in offsets}
     least = {"max_partition_fetch_bytes": 1}  # counts each batch of records, and nobody reads it
     alone = replace(settings, topics=tuple(topics), membership=False, options=least)
     with closing(KafkaPythonConsumer(alone)) as consumer:
         consumer.open()
-        places = [TopicPartition(*where) for where in offsets]
-        consumer._consumer.assign(places)
+        places, client = [TopicPartition(*where) for where in offsets], consumer._consumer
+        client.assign(places)
         consumer.seek(offsets)
-        consumer.poll(0.0, 1)
-        while private_api.is_validating(consumer._consumer, places):
+        while True:
+            heard = private_api.leader_epochs(client, places)
+            consumer.poll(_JOIN_S, 1)  # asks about what was older than that, or older still
+            is_heard = all(heard[at] >= epochs.get(Partition(*at), 0) for at in places)
+            if is_heard and not private_api.is_validating(client, places):
+                break
             if clock.now_s() > until_s:
                 raise KafkaAway("whether the log was cut off is not known yet")
-            consumer.poll(_JOIN_S, 1)
         consumer.poll(0.0, 1)  # raises errors found since the last check began
+    return {at for at, to in offsets.items() if heard[TopicPartition(*at)] > epoch_of(to)}
 
 
 def consumer_options(settings: ConsumerSettings) -> dict[str, Any]:

@@ -94,6 +94,15 @@ def run_bounded(
     return answer.value
 
 
+def leader_epochs(consumer: Any, partitions: Iterable[Any]) -> dict[Any, int]:
+    """Return the newest epoch of the leader of each partition that the client has heard of; -1 if
+    it has heard of none. Positions are compared with these, and with nothing before that.
+    """
+    heard_of = consumer._fetcher._manager.cluster.leader_epoch_for_partition
+    heard = {each: heard_of(each) for each in partitions}
+    return {each: -1 if epoch is None else epoch for each, epoch in heard.items()}
+
+
 def is_validating(consumer: Any, partitions: Iterable[Any]) -> bool:
     """Whether the broker has not confirmed yet that the log still has the positions."""
     states, task = partition_states(consumer), consumer._fetcher._validation_task

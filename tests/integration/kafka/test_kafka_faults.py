@@ -7,10 +7,17 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import pytest
 from own_broker import own_broker  # noqa: F401  (the fixture kafka_broker)
 
-from leaderq.kafka.topics import committed, end_offsets
+from leaderq.kafka import Partition, Record
+from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
+from leaderq.kafka.clients.consumer import ConsumerSettings, LogTruncated
+from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
+from leaderq.kafka.record import Offset
+from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
 from leaderq.testing import eventually
 from leaderq.testing.freezing import freeze
 
@@ -31,6 +38,36 @@ def test_a_broker_restart_in_the_middle_loses_nothing(drive, feed, kafka_broker,
     leader.run_until(
         lambda: committed(kafka_broker.address, four_partitions, four_partitions) == ends
     )
+
+
+@pytest.mark.parametrize("factory", [KafkaPythonConsumer, ConfluentConsumer])
+def test_a_position_behind_the_end_of_its_leaders_log_is_refused_whatever_was_written_since(
+    factory, kafka_broker, topic_name
+):
+    """A broker that restarts leads with a new epoch; an unclean election: test_three_brokers.py."""
+    address, at = kafka_broker.address, Partition(topic_name, 0)
+    create_topics(address, {topic_name: 1})
+
+    def read(offset: int) -> Record:
+        with closing(
+            factory(ConsumerSettings(address, (topic_name,), topic_name, "m", membership=False))
+        ) as consumer:
+            consumer.open()
+            eventually(lambda: consumer.join(lambda: None, 1.0))
+            consumer.seek({at: offset})
+            while not (polled := consumer.poll(1.0, 1)):  # eventually() would go on after an error
+                pass
+            return polled[at][0]
+
+    produce(address, topic_name, [(None, b"before")] * 10)
+    was = read(0).leader_epoch
+    kafka_broker.kill()
+    kafka_broker.start()
+    produce(address, topic_name, [(None, b"after")] * 10)
+    assert read(Offset(10, was)).value == b"after"
+    for _ in range(3):  # what is not known yet is not taken for an answer
+        with pytest.raises(LogTruncated, match="cut off"):
+            read(Offset(15, was))
 
 
 ZOMBIE = """

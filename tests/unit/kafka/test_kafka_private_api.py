@@ -34,8 +34,8 @@ kafka.consumer.fetcher.Fetcher ceab984e178f9128 _create_fetch_requests fetch_rec
 kafka.consumer.group.KafkaConsumer c1bc7a6aff544661 position
 kafka.consumer.subscription_state.TopicPartitionState 78acf1b0fa73eecd seek _get_position
   maybe_validate_position awaiting_validation
-kafka.cluster.ClusterMetadata d55ab62476063c54 set_topics partitions_for_topic topic_id topics
-  metadata_request
+kafka.cluster.ClusterMetadata 3fbaa3f7cc42e6ee set_topics partitions_for_topic topic_id topics
+  metadata_request leader_epoch_for_partition
 kafka.net.compat.KafkaNetClient 005484425a0e5c85 __init__ await_ready
 kafka.net.inet.KafkaNetSocket 60d8a2c78e18a61c register_class __new__ socket sock_connect
 kafka.net.manager.KafkaConnectionManager b3d1947139b90be5 get_connection call_soon wait_for
