@@ -78,6 +78,7 @@ class _Led(Led[CoalescingLife]):
     def __init__(self, life: CoalescingLife) -> None:
         super().__init__(life)
         self.lines: list[TurnLine] = []
+        self.programs: list[Program] = []
         self._number = 0
         self._ended: set[int] = set()
 
@@ -101,9 +102,15 @@ class _Led(Led[CoalescingLife]):
         said = {"key": line.key, "request": line.request, "number": line.number}
         self.world.note(line.what.value, process=line.who, **said)
 
-    def process(self, program: Program, left: list[list[int]], session: Session) -> None:
+    def process(self, number: int, left: list[list[int]], session: Session) -> None:
         """One incarnation of a process: ``left`` says how many requests each thread has yet."""
-        life = self.life
+        program = self.programs[number]
+        while True:
+            try:
+                session.ensure_path(WRITES)
+                break
+            except LeaderqError:
+                clock.sleep(_LOOK_S)
         owner: list[DistributedQueueCoordinator] = []
         made = DistributedQueueCoordinator(
             session, ROOT, timeout_s=20.0, cover=partial(self._cover, owner)
@@ -113,7 +120,7 @@ class _Led(Led[CoalescingLife]):
         program.process.deaths.append(partial(self._died, name, made))
         threads = [
             primitives.Thread(target=partial(self._ask, made, session, one), name=f"asks{number}")
-            for number, one in enumerate(left[: life.threads])
+            for number, one in enumerate(left)
         ]
         for one in threads:
             one.start()
@@ -184,23 +191,11 @@ class _Led(Led[CoalescingLife]):
             self.note(Turn.BELIEVED, str(token.key), request, token.number)
 
     def begin(self) -> Faults:
-        self.programs = [self._program(number) for number in range(self.life.processes)]
+        for number in range(self.life.processes):
+            left = [[1] * self.life.requests for _ in range(self.life.threads)]
+            main = partial(self.process, number, left)
+            self.programs.append(Program(self.cluster, f"c{number}", main))
         return Faults(self.cluster, FaultNotes(self.world, self.fault), self.life.kinds)
-
-    def _program(self, number: int) -> Program:
-        left = [[1] * self.life.requests for _ in range(self.life.threads)]
-
-        def main(session: Session) -> None:
-            while True:
-                try:
-                    session.ensure_path(WRITES)
-                    break
-                except LeaderqError:
-                    clock.sleep(_LOOK_S)
-            self.process(program, left, session)
-
-        program = Program(self.cluster, f"c{number}", main)
-        return program
 
     def end(self) -> None:
         until_s = self.life.seconds + _CALM_S
@@ -219,7 +214,7 @@ class _Led(Led[CoalescingLife]):
             elif path.startswith(f"{ROOT}/"):
                 self.lines.append(TurnLine(at_s, Turn.LEFT, key=path))
         self.terms = len(self.lines)
-        return judge(self.lines)
+        return judge(self.lines) + super().judged()
 
 
 lead = _Led.lead

@@ -344,6 +344,8 @@ class _Led(Led[DrainLife]):
         self.terms = sum(1 for line in lines if line.what is What.INAUGURATED)
         problems = skipped(handled, self.ends) + not_committed(self.committed(), self.ends)
         problems += self.effects_judged()
+        # a worker that cannot reach Kafka when it starts ends, and is started again
+        problems += [one for one in super().judged() if "did not answer within" not in one]
         if life.zombies:  # only what goes through the store is judged
             return problems
         problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
@@ -352,10 +354,6 @@ class _Led(Led[DrainLife]):
             troubles = [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
             problems += repeated_without_cause(handled, [*self.faults.spans, *troubles])
         return problems
-
-    def failures(self) -> list[str]:
-        """A worker that cannot reach Kafka when it starts ends, and is started again."""
-        return [one for one in super().failures() if "did not answer within" not in one]
 
     def breaking(self) -> Any:
         """Now and then a client library raises what nobody expects, while it hears no answers."""

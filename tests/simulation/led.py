@@ -69,7 +69,7 @@ class Led(Generic[L]):
                 led.end()
             except LifeHangs as error:
                 problems.append(str(error))
-            problems += led.judged() + led.failures()
+            problems += led.judged()
         return LifeVerdict(life, problems, world, led.terms)
 
     def begin(self) -> Any:
@@ -83,13 +83,10 @@ class Led(Generic[L]):
         """Let more come, beside the faults."""
 
     def end(self) -> None:
-        """All is healed."""
-        raise NotImplementedError
+        """All is healed: let it come to its end."""
 
     def judged(self) -> list[str]:
-        raise NotImplementedError
-
-    def failures(self) -> list[str]:
+        """All that is wrong."""
         return failures(self.world)
 
 
@@ -128,5 +125,6 @@ class LedCandidates(Led[C]):
 
     def elected(self, fenced_only: bool) -> list[str]:
         """What is wrong with the election."""
-        lines, life = self.chronicle.lines, self.life
-        return judge(lines, life.timeout_s, self.cluster.tick_s, fenced_only=fenced_only)
+        times = self.life.timeout_s, self.cluster.tick_s
+        judged = judge(self.chronicle.lines, *times, fenced_only=fenced_only)
+        return judged + super().judged()

@@ -220,7 +220,8 @@ class _Led(Led[MessageLife]):
         for path in _left(self.cluster):
             self.note(Did.LEFT, path)
         self.terms, life = len(self.lines), self.life
-        return judge(self.lines, life.timeout_s, life.lease_s, life.off_s)
+        problems = judge(self.lines, life.timeout_s, life.lease_s, life.off_s)
+        return problems + super().judged()
 
 
 lead = _Led.lead

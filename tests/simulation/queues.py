@@ -283,7 +283,8 @@ class _Led(Led[QueueLife]):
         for name in self.left():
             self.note(Step.LEFT, item=name)
         is_ordered = self.life.consumers * self.width == 1
-        return judge(self.lines, Rules(self.is_locking, is_ordered, self.recipe))
+        rules = Rules(self.is_locking, is_ordered, self.recipe)
+        return judge(self.lines, rules) + super().judged()
 
 
 lead = _Led.lead

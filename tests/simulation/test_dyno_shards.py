@@ -77,21 +77,6 @@ def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s):
 
 
 @scene(5)
-def test_how_messages_age_changes_while_the_queue_runs(s):
-    (a,) = sides(s, "a")
-    a.pop(1)
-    a.push(Message(payload=b"old", priority=1))
-    s.run(20.0)
-    a.push(Message(payload=b"new"))
-    (first,) = a.pop(1, 5.0)
-    assert first.payload == b"new"
-    a.who.do(first.release)
-    a.configure(ageing_s=5.0)
-    s.run(0.5)
-    assert texts(a.pop(1, 5.0)) == ["old"]
-
-
-@scene(5)
 def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s):
     parts = [
         f"{shard}/{part}" for shard in "ab" for part in ("messages", "claims", "rests", "dead")

@@ -27,8 +27,8 @@ from leaderq.queues import (
 from leaderq.queues.wire.names import sequence_of
 from leaderq.queues.wire.payload import decode
 from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Create, Delete, WatchEvent
-from simulation.scenarios import Guest, Scene, every_point, nth, scene, writes
+from leaderq.zookeeper import Create, Delete
+from simulation.scenarios import Guest, Scene, every_point, nth, scene
 
 Q, LOCKS = "/q", "/q-locks"
 FIRST = "queue-0000000000"
@@ -254,21 +254,6 @@ def test_f7_what_a_dead_consumer_held_goes_to_an_idle_one_although_the_queue_doe
     s.until(lambda: second.done, within_s=6.0 + 2.5)
 
 
-@scene(10, timeout_s=6.0)
-def test_f7_a_java_consumer_that_watches_the_queue_only_is_woken(s):
-    a, b = s.guests("ab")
-    put(s, "x")
-    work, heard = Work(1000.0), list[WatchEvent]()
-    consuming(a, work)
-    opened(b)  # any queue object will do
-    s.until(lambda: work.begun)
-    s.run(3.0)
-    s.ask(lambda java: java.watch_node(Q, heard.append))
-    a.process.kill()
-    s.until(lambda: heard, within_s=6.0 + 3.0)
-    assert (stored(s), locks(s)) == (["x"], [])
-
-
 @pytest.mark.parametrize("late", ["ack", "ack with writes", "requeue", "fail"])
 @pytest.mark.parametrize("how", ["expired", "frozen"])
 @scene(10)
@@ -299,29 +284,6 @@ def test_f8_f9_who_was_late_takes_neither_the_item_nor_the_lock_nor_gives_it_a_t
     s.until(lambda: is_clean(s))
     s.run(10.0)
     assert (work.done, is_clean(s)) == (["x"], True)
-
-
-@pytest.mark.parametrize("is_carried_out", [True, False])
-@scene(10)
-def test_f10_results_that_go_with_the_acknowledgement_are_written_once_whenever_it_dies(
-    s, is_carried_out
-):
-    a, b = s.guests("ab")
-    put(s, "x")
-
-    def work(who: Guest) -> None:
-        with made(who) as queue:
-            if (item := queue.take(20)) is not None:
-                item.ack([Create("/receipt-", sequential=True)])
-
-    seen = s.at(a, writes("/receipt-"), a.process.kill)
-    if not is_carried_out:
-        s.lose(a, writes("/receipt-"), "request")
-    a.begin(lambda: work(a))
-    s.until(lambda: seen)
-    b.do(lambda: work(b))
-    receipts = [one for one in s.cluster.znodes() if one.startswith("/receipt-")]
-    assert (len(receipts), is_clean(s)) == (1, True)
 
 
 @scene(10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -146,19 +145,6 @@ def test_a_record_that_cannot_be_read_is_begun_anew_and_told(s):
 
 
 @alone
-def test_a_calendar_set_back_repeats_no_tick_of_cron_and_an_operator_ends_the_wait(s):
-    found: list[Tick] = []
-    worker = lead(s, career(found.append, cron="* * * * *"))
-    s.world.run(MINUTE_S + 61)
-    worker.process.skew_s = -600.0
-    s.world.run(MINUTE_S + 300)
-    assert seconds(found) == [40, 100]
-    asks(s, lambda operator: operator.resume("tidy", from_now=True))
-    s.world.run(MINUTE_S + 365)
-    assert seconds(found) == [40, 100, -200]
-
-
-@alone
 def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(s):
     found: list[Tick] = []
     worker = lead(s, career(found.append, every_s=10))
@@ -166,24 +152,6 @@ def test_an_interval_goes_on_by_the_elapsed_clock_when_the_calendar_is_set_back(
     worker.process.skew_s = -600.0
     s.world.run(75.0)
     assert seconds(found) == [10, 20, 30, 40, 50, 60, 70]
-
-
-@alone
-def test_an_operator_runs_a_schedule_now_and_pauses_it(s):
-    found: list[Tick] = []
-    lead(s, career(found.append, cron="* * * * *", tz="Europe/Berlin"))
-    s.world.run(5.0)
-    asks(s, lambda operator: operator.run_now("tidy"))
-    s.world.run(7.0)
-    (asked,) = found
-    assert asked.is_requested and seconds(found)[0] in (5, 6)
-    asks(s, lambda operator: operator.pause("tidy"))
-    s.world.run(MINUTE_S + 65)
-    assert len(found) == 1
-    asks(s, lambda operator: operator.resume("tidy"))
-    s.world.run(MINUTE_S + 125)
-    assert seconds(found)[1:] == [160] and found[1].missed == 0
-    assert found[1].at == datetime.fromisoformat("2023-11-14T23:16:00+01:00")
 
 
 @pytest.mark.parametrize(
