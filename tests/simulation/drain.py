@@ -418,7 +418,7 @@ class _Led(Led[DrainLife]):
             row = Record(SOURCE, where.number, -1, 0, key, b"%d" % number, [])
             # half of them are there, the others come while faults do
             delay_s = 0.0 if number % 2 else self.world.faults() * 10.0
-            self.world.at(delay_s, partial(self.kafka.acts, partial(_appended, where, row)))
+            self.world.at(delay_s, partial(self.kafka.acts, partial(appended, where, row)))
 
     def committed(self) -> dict[Partition, int]:
         if self.life.store == "external":
@@ -440,17 +440,13 @@ class _Led(Led[DrainLife]):
             return []
         wanted = [f"{where}@{offset}" for where, end in self.ends.items() for offset in range(end)]
         if self.life.store == "zookeeper":
-            nodes = self.cluster.znodes()
-            found = [
-                nodes[path].decode() for path in sorted(nodes) if path.startswith(f"{EFFECTS}/")
-            ]
+            found = written(self.cluster.znodes())
         elif self.life.store == "external":
             effects = self.witness.database.execute("SELECT name FROM effects")
             found = [name for (name,) in effects]
         else:
-            logs = [self.kafka.cluster.log_of(one._replace(topic=RESULTS)) for one in self.ends]
-            rows = [row for log in logs for _, row, is_visible in log.everything() if is_visible]
-            found = [(row.value or b"").decode() for row in rows if row is not None]
+            results = [one._replace(topic=RESULTS) for one in self.ends]
+            found = [name for one in results for name in visible(self.kafka.cluster, one)]
         return not_exactly_once(found, wanted)
 
 
@@ -467,6 +463,17 @@ def _patience(drawn: float) -> Any:
     return nullcontext()
 
 
-def _appended(where: Partition, row: Record, brokers: Any) -> None:
+def appended(where: Partition, row: Record, brokers: Any) -> None:
     brokers._topics[where.topic].places[where.number].log.append([row])  # whoever is away
     brokers.log_changes += 1
+
+
+def visible(brokers: Any, where: Partition) -> list[str]:
+    """What a consumer that reads committed results sees."""
+    rows = [row for _, row, is_visible in brokers.log_of(where).everything() if is_visible]
+    return [(row.value or b"").decode() for row in rows if row is not None]
+
+
+def written(znodes: Mapping[str, bytes]) -> list[str]:
+    """The effects that lie in ZooKeeper."""
+    return [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]

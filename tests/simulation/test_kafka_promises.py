@@ -21,7 +21,7 @@ from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.zookeeper import Create
-from simulation.draining import SOURCE, Drain, freezing
+from simulation.draining import SOURCE, Drain
 from simulation.scenarios import FOLDER, scene
 
 STORES = ("kafka", "zookeeper", "transaction")
@@ -35,7 +35,14 @@ def test_bug_22_a_zombies_commit_after_its_successors_first_read_is_refused(s, s
     it.
     """
 
-    rule = freezing(12, lambda process: s.network.cut(process.host))
+    frozen: list[Any] = []
+
+    def rule(_career: Any, record: Record) -> None:
+        if record.offset == 12 and not frozen:
+            frozen.append(process := s.world.current.process)
+            s.world.at(0.0, lambda: (process.freeze_with_clock(), s.network.cut(process.host)))
+            clock.sleep(0.01)
+
     with Drain(s, store, rule=rule) as drain:
         a, _ = drain.workers("ab", has_guardian=False)
         s.until(lambda: len(drain.by(2)) > 4)

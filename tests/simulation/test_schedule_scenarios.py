@@ -27,9 +27,6 @@ from leaderq.zookeeper import Create
 from simulation.scenarios import Scene, scene
 
 FOLDER = "/leaderq/life/schedules"
-MINUTE_S = 40.0
-"""The first full minute of a life."""
-
 alone = scene(1, timeout_s=4.0, tick_s=0.8)
 
 
@@ -42,10 +39,6 @@ def lead(s: Scene, career: Callable[[], Any], id: str = "a") -> Any:
 def record(s: Scene) -> ScheduleRecord:
     path = f"{FOLDER}/tidy"
     return decode(s.cluster.znodes()[path], path=path)
-
-
-def asks(s: Scene, what: Callable[[ScheduleOperator], object]) -> None:
-    s.ask(lambda beside: what(ScheduleOperator(beside, FOLDER)))
 
 
 def career(work: Callable[[Tick], object], **times: Any) -> type[ScheduledCareer]:
@@ -190,7 +183,7 @@ def test_ticks_of_an_async_career_run_on_its_loop_and_write_with_their_end(s):
 
     lead(s, Tidying)
     s.world.run(5.0)
-    asks(s, lambda operator: operator.run_now("tidy"))
+    s.ask(lambda beside: ScheduleOperator(beside, FOLDER).run_now("tidy"))
     s.world.run(12.0)
     assert "/written" in s.cluster.znodes()
     outcomes = {one.key: one.outcome for one in record(s).history if isinstance(one, TickRun)}
