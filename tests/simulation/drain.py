@@ -8,7 +8,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -203,6 +203,7 @@ class _Career:
     auto_offset_reset = "earliest"
     on_error = retry(3, 0.2, then="raise")
     witness: _Witness
+    take_effect: Callable[[str, Record, bool], object]
 
     def inaugurated(self: Any, term: Any) -> None:
         self.witness.note(What.INAUGURATED, term)
@@ -221,9 +222,6 @@ class _Career:
         is_refused = 0.03 <= drawn < 0.045  # an effect that no commit accepts
         self.take_effect(f"{record.topic_partition}@{record.offset}", record, is_refused)
         self.witness.done(record, term)
-
-    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
-        """With the offsets, where the store can."""
 
 
 class _Drain(_Career, KafkaLeaderCareer):
@@ -258,6 +256,9 @@ class _AsyncDrain(_Career, AsyncKafkaLeaderCareer):
 
 class _ToKafka:
     offsets = "kafka"
+
+    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
+        """With the offsets, where the store can."""
 
 
 class _ToZooKeeper:
@@ -295,7 +296,7 @@ class _ExternalDrain(_Drain):
         if self.witness.world.faults() < self.witness.forgetful:
             raise sqlite3.OperationalError("the answer to COMMIT was lost")
 
-    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
+    def take_effect(self, name: str, _record: Record, _is_refused: bool) -> None:
         self.cursor.execute("INSERT INTO effects VALUES (?)", (name,))
 
 

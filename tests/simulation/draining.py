@@ -12,9 +12,9 @@ from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
-from leaderq.zookeeper import Create
 from simulation.drain import (
     EFFECTS,
+    EFFECTS_OF,
     RESULTS,
     SOURCE,
     Handled,
@@ -38,6 +38,7 @@ class Drained(KafkaLeaderCareer):
     max_records = 5
     auto_offset_reset = "earliest"
     drain: Drain
+    take_effect: Callable[[str, Record, bool], object]
 
     def inaugurate(self, term: Term) -> None:
         self.drain.note("inaugurated", term)
@@ -46,11 +47,7 @@ class Drained(KafkaLeaderCareer):
 
     def handle_record(self, record: Record, term: Term) -> None:
         self.drain.rule(self, record)
-        name = f"{record.topic_partition}@{record.offset}".encode()
-        if self.offsets == "zookeeper":
-            self.write_with_offsets(Create(f"{EFFECTS}/e-", name, sequential=True))
-        elif self.offsets == "transaction":
-            self.produce(RESULTS, name, partition=0)
+        self.take_effect(f"{record.topic_partition}@{record.offset}", record, False)
         self.drain.done(record, term)
 
     def handOver(self, term: Term) -> None:  # noqa: N802
@@ -72,8 +69,10 @@ class Drain:
         self.s, self.rule = s, rule
         self.kafka = simulated_kafka(s.world)
         self.lines = self.kafka.network
-        attributes = {"drain": self, "offsets": offsets, **attributes}
-        self.career: type[Drained] = type("Billing", (Drained,), attributes)
+        effects = EFFECTS_OF[offsets]
+        self.career: type[Drained] = type(
+            "Billing", (effects, Drained), {"drain": self, **attributes}
+        )
         self.handled: list[Handled] = []
         self.told: list[tuple[float, str, str, Term]] = []
         """When, what and who: inaugurations and hand-overs."""

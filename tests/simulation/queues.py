@@ -399,31 +399,32 @@ def in_order(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     """Before the first fault, one consumer begins the first of those that wait: by priority or due
     time, then as they were stored. It may be _NEWS_S late to learn of one.
     """
-    problems = []
+    problems: list[str] = []
     is_ranked = rules.recipe in (DistributedPriorityQueue, DistributedDelayQueue)
-    waiting: dict[str, tuple[float, int]] = {}  # by name: since when, rank
-    asked_s: dict[str, float] = {}
-    rank_of: dict[str, int] = {}
+    asked: dict[str, QueueLine] = {}
+    waiting: dict[str, QueueLine] = {}
     begun: set[str] = set()
+
+    def place(line: QueueLine) -> tuple[int, float]:
+        return line.rank if is_ranked else 0, line.at_s
+
+    def since_s(line: QueueLine) -> float:
+        is_delayed = rules.recipe is DistributedDelayQueue
+        return max(line.at_s, line.rank / 1000 - EPOCH_S if is_delayed else 0.0)
+
     for one in takewhile(lambda line: line.step not in _TROUBLES, lines):
+        if one.item.endswith(SECOND) or one.item in begun:
+            continue
         if one.step is Step.PUTTING:
-            asked_s[one.item], rank_of[one.item] = one.at_s, one.rank
-        elif one.step is Step.PUT and one.item not in begun:
-            waiting[one.item] = (one.at_s, one.rank)
-        elif one.step is Step.BEGUN and one.item not in begun:
+            asked[one.item] = one
+        elif one.step is Step.PUT:
+            waiting[one.item] = one
+        elif one.step is Step.BEGUN:
             begun.add(one.item)
             waiting.pop(one.item, None)
-            if one.item.endswith(SECOND):
-                continue
-            for other, (since_s, rank) in waiting.items():
-                if other.endswith(SECOND) or since_s > one.at_s - _NEWS_S:
-                    continue
-                mine = rank_of.get(one.item, 0)
-                is_due = rules.recipe is not DistributedDelayQueue or (
-                    rank / 1000 - EPOCH_S < one.at_s - _NEWS_S
-                )
-                is_older = since_s < asked_s.get(one.item, 0.0)
-                is_first = (rank < mine or (rank == mine and is_older)) if is_ranked else is_older
-                if is_due and is_first:
-                    problems.append(f"{one.item} begun at {one.at_s:.3f} before {other}")
+            problems += [
+                f"{one.item} begun at {one.at_s:.3f} before {other.item}"
+                for other in waiting.values()
+                if since_s(other) < one.at_s - _NEWS_S and place(other) < place(asked[one.item])
+            ]
     return problems
