@@ -21,14 +21,11 @@ from leaderq.coalescing.distributed.coordinator import DistributedQueueCoordinat
 from leaderq.coalescing.distributed.slots import DistributedToken
 from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
-from leaderq.testing.simulation.chronicle import LifeVerdict, failures
-from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.primitives import SimulatedEvent
-from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Session
+from simulation.led import Led, Life
 from simulation.programs import FAULTS, FaultNotes, Program
 
 ROOT, WRITES = "/keys", "/writes"
@@ -64,27 +61,24 @@ class TurnLine:
 
 
 @dataclass(frozen=True, slots=True)
-class CoalescingLife:
-    """What a life of coalescing is made of; all else is drawn from ``seed``. ``requests``: of each
-    of the ``threads`` of each process."""
+class CoalescingLife(Life):
+    """A life of coalescing. ``requests``: of each of the ``threads`` of each process."""
 
-    seed: int | str
+    seconds: float = 10.0
+    kinds: Sequence[Any] = FAULTS
     processes: int = 3
     threads: int = 2
     requests: int = 8
     keys: int = 2
-    seconds: float = 10.0
-    faults: int = 4
-    timeout_s: float = 4.0
-    kinds: Sequence[Any] = FAULTS
 
 
-class _Players:
+class _Led(Led[CoalescingLife]):
     """The processes of one life, and their recorder."""
 
-    def __init__(self, life: CoalescingLife, cluster: SimulatedCluster) -> None:
-        self.life, self.cluster, self.world = life, cluster, cluster.world
+    def __init__(self, life: CoalescingLife) -> None:
+        super().__init__(life)
         self.lines: list[TurnLine] = []
+        self.programs: list[Program] = []
         self._number = 0
         self._ended: set[int] = set()
 
@@ -108,9 +102,15 @@ class _Players:
         said = {"key": line.key, "request": line.request, "number": line.number}
         self.world.note(line.what.value, process=line.who, **said)
 
-    def process(self, program: Program, left: list[list[int]], session: Session) -> None:
+    def process(self, number: int, left: list[list[int]], session: Session) -> None:
         """One incarnation of a process: ``left`` says how many requests each thread has yet."""
-        life = self.life
+        program = self.programs[number]
+        while True:
+            try:
+                session.ensure_path(WRITES)
+                break
+            except LeaderqError:
+                clock.sleep(_LOOK_S)
         owner: list[DistributedQueueCoordinator] = []
         made = DistributedQueueCoordinator(
             session, ROOT, timeout_s=20.0, cover=partial(self._cover, owner)
@@ -120,7 +120,7 @@ class _Players:
         program.process.deaths.append(partial(self._died, name, made))
         threads = [
             primitives.Thread(target=partial(self._ask, made, session, one), name=f"asks{number}")
-            for number, one in enumerate(left[: life.threads])
+            for number, one in enumerate(left)
         ]
         for one in threads:
             one.start()
@@ -144,7 +144,7 @@ class _Players:
     def _ask(
         self, coordinator: DistributedQueueCoordinator, session: Session, left: list[int]
     ) -> None:
-        draw = self.world.faults
+        draw = self.draw
         while left:
             left.pop()
             clock.sleep(0.01 + draw() * self.life.seconds / self.life.requests)
@@ -174,7 +174,7 @@ class _Players:
                 self._work(token, 0)
 
     def _work(self, token: DistributedToken, request: int) -> None:
-        draw, key = self.world.faults, str(token.key)
+        draw, key = self.draw, str(token.key)
         self.note(Turn.BEGUN, key, request, token.number)
         drawn = draw()
         for _ in range(1 + int(drawn * 4)):
@@ -190,8 +190,22 @@ class _Players:
         if token.is_current and token.holder and token.holder.session not in self._ended:
             self.note(Turn.BELIEVED, str(token.key), request, token.number)
 
-    def finish(self) -> None:
-        """Add what lies in ZooKeeper."""
+    def begin(self) -> Faults:
+        for number in range(self.life.processes):
+            left = [[1] * self.life.requests for _ in range(self.life.threads)]
+            main = partial(self.process, number, left)
+            self.programs.append(Program(self.cluster, f"c{number}", main))
+        return Faults(self.cluster, FaultNotes(self.world, self.fault), self.life.kinds)
+
+    def end(self) -> None:
+        until_s = self.life.seconds + _CALM_S
+        if not self.world.run(until_s, unless=lambda: all(one.is_done for one in self.programs)):
+            busy = ", ".join(one.name for one in self.programs if not one.is_done)
+            self.problems.append(f"{busy}: a request has no end, or is not covered")
+        self.world.run(self.world.now_s + 2 * self.life.timeout_s)  # the sessions of the dead end
+
+    def judged(self) -> list[str]:
+        """With what lies in ZooKeeper."""
         at_s, znodes = self.world.now_s, self.cluster.znodes()
         for path in sorted(znodes):
             if path.startswith(f"{WRITES}/"):
@@ -199,47 +213,11 @@ class _Players:
                 self.lines.append(TurnLine(at_s, Turn.WRITTEN, key=key, number=int(number)))
             elif path.startswith(f"{ROOT}/"):
                 self.lines.append(TurnLine(at_s, Turn.LEFT, key=path))
+        self.terms = len(self.lines)
+        return judge(self.lines) + super().judged()
 
 
-def lead(life: CoalescingLife) -> LifeVerdict:
-    """Lead one life and judge it."""
-    world = World(life.seed)
-    cluster = SimulatedCluster(world, timeout_s=life.timeout_s)
-    players, problems = _Players(life, cluster), list[str]()
-    with installed(world, cluster.network):
-        programs = [_program(players, number) for number in range(life.processes)]
-        faults = Faults(cluster, FaultNotes(world, players.fault), life.kinds)
-        try:
-            cluster.keep_running()
-            faults.plan(life.faults, life.seconds)
-            world.run(life.seconds)
-            faults.heal_all()
-            until_s = life.seconds + _CALM_S
-            if not world.run(until_s, unless=lambda: all(one.is_done for one in programs)):
-                busy = ", ".join(one.name for one in programs if not one.is_done)
-                problems.append(f"{busy}: a request has no end, or is not covered")
-            world.run(world.now_s + 2 * life.timeout_s)  # the sessions of the dead end
-        except LifeHangs as error:
-            problems.append(str(error))
-        players.finish()
-        problems += judge(players.lines) + failures(world)
-    return LifeVerdict(life, problems, world, len(players.lines))
-
-
-def _program(players: _Players, number: int) -> Program:
-    left = [[1] * players.life.requests for _ in range(players.life.threads)]
-
-    def main(session: Session) -> None:
-        while True:
-            try:
-                session.ensure_path(WRITES)
-                break
-            except LeaderqError:
-                clock.sleep(_LOOK_S)
-        players.process(program, left, session)
-
-    program = Program(players.cluster, f"c{number}", main)
-    return program
+lead = _Led.lead
 
 
 # -- judges ----------------------------------------------------------------------------------------

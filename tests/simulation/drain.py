@@ -8,8 +8,8 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,15 +25,14 @@ from leaderq.kafka.stores import transaction
 from leaderq.term import Term
 from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
 from leaderq.testing.nemesis.history import What
-from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures
-from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.simulation.chronicle import Chronicle
+from leaderq.testing.simulation.cluster import ADDRESS
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.faults import DrainFaults
 from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
-from leaderq.testing.simulation.scheduler import LifeHangs, World
 from leaderq.zookeeper import Create, connect
+from simulation.led import Led, Life
 from simulation.programs import note_of
 
 STORES = ("kafka", "zookeeper", "transaction", "external")
@@ -45,20 +44,14 @@ _DATABASE = "file:drain?mode=memory&cache=shared"
 
 
 @dataclass(frozen=True, slots=True)
-class DrainLife:
-    """What a life of a drain is made of; all else is drawn from ``seed``.
-
-    ``seconds``: how long faults come. ``zombies``: so many leaders are deposed and do not know it,
-    and no guardian is there: what the store refuses is all that stands between them and the next.
+class DrainLife(Life):
+    """A life of a drain. ``zombies``: so many leaders are deposed and do not know it, and no
+    guardian is there: what the store refuses is all that stands between them and the next.
     ``by_key``: only the records of each key are in order, several keys at a time, on threads, or
     ``in_coroutines``.
     """
 
-    seed: int | str
     store: str = "kafka"
-    seconds: float = 12.0
-    faults: int = 4
-    timeout_s: float = 4.0
     brokers: int = 2
     zombies: int = 0
     by_key: bool = False
@@ -172,12 +165,11 @@ def not_committed(committed: dict[Partition, int], ends: dict[Partition, int]) -
 class _Witness:
     """What the careers of one life tell."""
 
-    def __init__(self, world: World, chronicle: Chronicle, life: DrainLife) -> None:
-        self.world, self.chronicle = world, chronicle
-        self.forgetful = 0.0 if life.zombies else 0.03
+    def __init__(self, led: _Led) -> None:
+        self.world, self.chronicle, self.opened = led.world, Chronicle(led.world), led.opened
+        self.forgetful = 0.0 if led.life.zombies else 0.03
         """How often the user's database does not answer."""
         self.handled: list[Handled] = []
-        self.opened = ExitStack()
         self.database = self.connection()
 
     def connection(self) -> sqlite3.Connection:
@@ -211,6 +203,7 @@ class _Career:
     auto_offset_reset = "earliest"
     on_error = retry(3, 0.2, then="raise")
     witness: _Witness
+    take_effect: Callable[[str, Record, bool], object]
 
     def inaugurated(self: Any, term: Any) -> None:
         self.witness.note(What.INAUGURATED, term)
@@ -229,9 +222,6 @@ class _Career:
         is_refused = 0.03 <= drawn < 0.045  # an effect that no commit accepts
         self.take_effect(f"{record.topic_partition}@{record.offset}", record, is_refused)
         self.witness.done(record, term)
-
-    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
-        """With the offsets, where the store can."""
 
 
 class _Drain(_Career, KafkaLeaderCareer):
@@ -266,6 +256,9 @@ class _AsyncDrain(_Career, AsyncKafkaLeaderCareer):
 
 class _ToKafka:
     offsets = "kafka"
+
+    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
+        """With the offsets, where the store can."""
 
 
 class _ToZooKeeper:
@@ -303,7 +296,7 @@ class _ExternalDrain(_Drain):
         if self.witness.world.faults() < self.witness.forgetful:
             raise sqlite3.OperationalError("the answer to COMMIT was lost")
 
-    def take_effect(self, name: str, record: Record, is_refused: bool) -> None:
+    def take_effect(self, name: str, _record: Record, _is_refused: bool) -> None:
         self.cursor.execute("INSERT INTO effects VALUES (?)", (name,))
 
 
@@ -312,71 +305,56 @@ EFFECTS_OF: dict[str, type] = dict(
 )
 
 
-def lead(life: DrainLife) -> LifeVerdict:
-    """Lead one life and judge it."""
-    return _Led(life).verdict()
-
-
-class _Led:
+class _Led(Led[DrainLife]):
     """One life, its servers and brokers."""
 
     def __init__(self, life: DrainLife) -> None:
-        self.life = life
-        self.world = World(f"drain {life.store} {life.seed}")
-        self.cluster = SimulatedCluster(self.world, timeout_s=life.timeout_s)
+        super().__init__(life, seed=f"drain {life.store} {life.seed}")
         self.kafka = simulated_kafka(self.world, brokers=life.brokers)
-        self.chronicle = Chronicle(self.world)
-        self.witness = _Witness(self.world, self.chronicle, life)
-        self.problems: list[str] = []
+        self.witness = _Witness(self)
+        self.chronicle = self.witness.chronicle
         self.ends: dict[Partition, int] = {}
 
-    def verdict(self) -> LifeVerdict:
-        life, world, witness, cluster = self.life, self.world, self.witness, self.cluster
-        with (
-            witness.opened,
-            installed(world, cluster.network),
-            kafka_installed(self.kafka),
-            _patience(world.faults()),
-            self.breaking(),
-        ):
-            DatabaseOffsets(witness.connection, career="drain").create_table()
-            witness.database.execute("CREATE TABLE effects (name)")
-            self.fill()
-            for number in range(2 + int(world.faults() * 2)):
-                watched = {"has_guardian": not life.zombies}
-                cluster.worker(f"c{number}", self.career, kafka=self.kafka.address, **watched)
-            faults = Faults(cluster, self.chronicle)
-            self.suffer(DrainFaults(cluster, self.kafka, self.kafka.network, faults))
-            self.problems += not_committed(self.committed(), self.ends) + self.effects_judged()
-            # a worker that cannot reach Kafka when it starts ends, and is started again
-            left = [one for one in failures(world) if "did not answer within" not in one]
-        terms = sum(1 for line in self.chronicle.lines if line.what is What.INAUGURATED)
-        return LifeVerdict(life, self.problems + left, world, terms)
+    def begin(self) -> DrainFaults:
+        life, world, witness = self.life, self.world, self.witness
+        for context in (kafka_installed(self.kafka), _patience(self.draw()), self.breaking()):
+            self.opened.enter_context(context)
+        DatabaseOffsets(witness.connection, career="drain").create_table()
+        witness.database.execute("CREATE TABLE effects (name)")
+        self.fill()
+        for number in range(2 + int(world.faults() * 2)):
+            watched = {"has_guardian": not life.zombies}
+            self.cluster.worker(f"c{number}", self.career, kafka=self.kafka.address, **watched)
+        faults = Faults(self.cluster, self.chronicle)
+        self.faults = DrainFaults(self.cluster, self.kafka, self.kafka.network, faults)
+        return self.faults
 
-    def suffer(self, faults: DrainFaults) -> None:
-        life, world = self.life, self.world
-        try:
-            self.cluster.keep_running()
-            faults.plan(life.faults, life.seconds)
-            for _ in range(life.zombies):
-                world.at(1.0 + world.faults() * life.seconds, self.depose)
-            world.run(life.seconds)
-            faults.heal_all()
-            self.chronicle.note(What.HEALED)
-            # a little longer than until all is stored, so that a repetition shows
-            world.run(life.seconds + _LATE_S, unless=lambda: self.committed() == self.ends)
-            world.run(world.now_s + 1.0)
-        except LifeHangs as error:
-            self.problems.append(str(error))
-        handled, lines = self.witness.handled, self.chronicle.lines
-        self.problems += skipped(handled, self.ends)
+    def plan(self) -> None:
+        for _ in range(self.life.zombies):
+            self.world.at(1.0 + self.draw() * self.life.seconds, self.depose)
+
+    def end(self) -> None:
+        self.chronicle.note(What.HEALED)
+        # a little longer than until all is stored, so that a repetition shows
+        until_s = self.life.seconds + _LATE_S
+        self.world.run(until_s, unless=lambda: self.committed() == self.ends)
+        self.world.run(self.world.now_s + 1.0)
+
+    def judged(self) -> list[str]:
+        life, handled, lines = self.life, self.witness.handled, self.chronicle.lines
+        self.terms = sum(1 for line in lines if line.what is What.INAUGURATED)
+        problems = skipped(handled, self.ends) + not_committed(self.committed(), self.ends)
+        problems += self.effects_judged()
+        # a worker that cannot reach Kafka when it starts ends, and is started again
+        problems += [one for one in super().judged() if "did not answer within" not in one]
         if life.zombies:  # only what goes through the store is judged
-            return
-        self.problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
-        self.problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
+            return problems
+        problems += keys_out_of_order(handled) if life.by_key else out_of_order(handled)
+        problems += nothing_after_its_term(lines, Bounds(life.timeout_s))
         if life.store == "kafka":
             troubles = [(line.at, line.at + 1.6 * life.timeout_s) for line in lines if line.kind]
-            self.problems += repeated_without_cause(handled, [*faults.spans, *troubles])
+            problems += repeated_without_cause(handled, [*self.faults.spans, *troubles])
+        return problems
 
     def breaking(self) -> Any:
         """Now and then a client library raises what nobody expects, while it hears no answers."""
@@ -441,7 +419,7 @@ class _Led:
             row = Record(SOURCE, where.number, -1, 0, key, b"%d" % number, [])
             # half of them are there, the others come while faults do
             delay_s = 0.0 if number % 2 else self.world.faults() * 10.0
-            self.world.at(delay_s, partial(self.kafka.acts, partial(_appended, where, row)))
+            self.world.at(delay_s, partial(self.kafka.acts, partial(appended, where, row)))
 
     def committed(self) -> dict[Partition, int]:
         if self.life.store == "external":
@@ -463,18 +441,17 @@ class _Led:
             return []
         wanted = [f"{where}@{offset}" for where, end in self.ends.items() for offset in range(end)]
         if self.life.store == "zookeeper":
-            nodes = self.cluster.znodes()
-            found = [
-                nodes[path].decode() for path in sorted(nodes) if path.startswith(f"{EFFECTS}/")
-            ]
+            found = written(self.cluster.znodes())
         elif self.life.store == "external":
             effects = self.witness.database.execute("SELECT name FROM effects")
             found = [name for (name,) in effects]
         else:
-            logs = [self.kafka.cluster.log_of(one._replace(topic=RESULTS)) for one in self.ends]
-            rows = [row for log in logs for _, row, is_visible in log.everything() if is_visible]
-            found = [(row.value or b"").decode() for row in rows if row is not None]
+            results = [one._replace(topic=RESULTS) for one in self.ends]
+            found = [name for one in results for name in visible(self.kafka.cluster, one)]
         return not_exactly_once(found, wanted)
+
+
+lead = _Led.lead
 
 
 def _patience(drawn: float) -> Any:
@@ -487,6 +464,17 @@ def _patience(drawn: float) -> Any:
     return nullcontext()
 
 
-def _appended(where: Partition, row: Record, brokers: Any) -> None:
+def appended(where: Partition, row: Record, brokers: Any) -> None:
     brokers._topics[where.topic].places[where.number].log.append([row])  # whoever is away
     brokers.log_changes += 1
+
+
+def visible(brokers: Any, where: Partition) -> list[str]:
+    """What a consumer that reads committed results sees."""
+    rows = [row for _, row, is_visible in brokers.log_of(where).everything() if is_visible]
+    return [(row.value or b"").decode() for row in rows if row is not None]
+
+
+def written(znodes: Mapping[str, bytes]) -> list[str]:
+    """The effects that lie in ZooKeeper."""
+    return [znodes[path].decode() for path in sorted(znodes) if path.startswith(f"{EFFECTS}/")]

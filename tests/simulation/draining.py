@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from leaderq.base import clock
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.record import Partition, Record
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.testing.simulation.kafka.installing import kafka_installed, simulated_kafka
-from leaderq.zookeeper import Create
-from simulation.drain import Handled, not_exactly_once, out_of_order, skipped
+from simulation.drain import (
+    EFFECTS,
+    EFFECTS_OF,
+    RESULTS,
+    SOURCE,
+    Handled,
+    appended,
+    not_exactly_once,
+    out_of_order,
+    skipped,
+    visible,
+    written,
+)
 from simulation.scenarios import Scene
 
-SOURCE, RESULTS, EFFECTS = "orders", "invoices", "/effects"
 ORDERS = Partition(SOURCE, 0)
 
 
@@ -28,6 +38,7 @@ class Drained(KafkaLeaderCareer):
     max_records = 5
     auto_offset_reset = "earliest"
     drain: Drain
+    take_effect: Callable[[str, Record, bool], object]
 
     def inaugurate(self, term: Term) -> None:
         self.drain.note("inaugurated", term)
@@ -36,11 +47,7 @@ class Drained(KafkaLeaderCareer):
 
     def handle_record(self, record: Record, term: Term) -> None:
         self.drain.rule(self, record)
-        name = f"{record.topic_partition}@{record.offset}".encode()
-        if self.offsets == "zookeeper":
-            self.write_with_offsets(Create(f"{EFFECTS}/e-", name, sequential=True))
-        elif self.offsets == "transaction":
-            self.produce(RESULTS, name, partition=0)
+        self.take_effect(f"{record.topic_partition}@{record.offset}", record, False)
         self.drain.done(record, term)
 
     def handOver(self, term: Term) -> None:  # noqa: N802
@@ -48,7 +55,7 @@ class Drained(KafkaLeaderCareer):
 
 
 class Drain:
-    """Partition 0 with so many records, numbered from 0, and workers of one career."""
+    """A partition with so many records, numbered from 0, and workers of one career."""
 
     def __init__(
         self,
@@ -56,25 +63,26 @@ class Drain:
         offsets: str = "kafka",
         *,
         records: int = 30,
-        partitions: int = 1,
         rule: Callable[[Drained, Record], object] = lambda _career, _record: None,
         **attributes: Any,
     ) -> None:
         self.s, self.rule = s, rule
         self.kafka = simulated_kafka(s.world)
         self.lines = self.kafka.network
-        attributes = {"drain": self, "offsets": offsets, **attributes}
-        self.career: type[Drained] = type("Billing", (Drained,), attributes)
+        effects = EFFECTS_OF[offsets]
+        self.career: type[Drained] = type(
+            "Billing", (effects, Drained), {"drain": self, **attributes}
+        )
         self.handled: list[Handled] = []
         self.told: list[tuple[float, str, str, Term]] = []
         """When, what and who: inaugurations and hand-overs."""
-        self._records, self._partitions = records, partitions
+        self._records = records
         self._open = ExitStack()
 
     def __enter__(self) -> Drain:
         self._open.enter_context(kafka_installed(self.kafka))
         for topic in (SOURCE, RESULTS):
-            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, self._partitions))
+            self.kafka.acts(lambda all_, name=topic: all_.create_topic(name, 1))
         count, self._records = self._records, 0
         self.feed(count)
         return self
@@ -82,19 +90,12 @@ class Drain:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def feed(self, count: int, partition: int = 0) -> None:
+    def feed(self, count: int) -> None:
         """So many records more."""
-        where = Partition(SOURCE, partition)
-        numbers = range(self._records, self._records + count)
-        rows = [Record(*where, -1, 0, b"k", b"%d" % one, []) for one in numbers]
-
-        def append(all_: Any) -> None:
-            for row in rows:
-                all_.log_of(where).append([row])
-            all_.log_changes += 1
-
-        self.kafka.acts(append)
-        self._records += count if where == ORDERS else 0
+        for number in range(self._records, self._records + count):
+            row = Record(*ORDERS, -1, 0, b"k", b"%d" % number, [])
+            self.kafka.acts(partial(appended, ORDERS, row))
+        self._records += count
 
     def workers(self, names: str, **settings: Any) -> list[SimulatedWorker]:
         """Workers in this order of the line, which are started again when they have died."""
@@ -152,8 +153,7 @@ class Drain:
         """What the records have left in ZooKeeper, or in Kafka."""
         if self.career.offsets == "transaction":
             return self.results()
-        znodes = self.s.cluster.znodes()
-        return [znodes[one].decode() for one in sorted(znodes) if one.startswith(f"{EFFECTS}/")]
+        return written(self.s.cluster.znodes())
 
     def letters(self) -> list[str]:
         """What lies in topics of dead letters."""
@@ -162,23 +162,4 @@ class Drain:
 
     def results(self, topic: str = RESULTS) -> list[str]:
         """What a consumer that reads committed results sees."""
-        log = self.kafka.cluster.log_of(Partition(topic, 0))
-        rows = [row for _, row, is_visible in log.everything() if is_visible and row is not None]
-        return [(row.value or b"").decode() for row in rows]
-
-
-def freezing(at: int, also: Callable[[Any], object] = lambda _: None) -> Any:
-    """A rule that stops the first process which handles the record of this offset, with its clock,
-    in the middle of it; ``also`` is called with the process.
-    """
-    struck: list[Any] = []
-
-    def rule(career: Drained, record: Record) -> None:
-        if record.offset == at and not struck:
-            world = career.drain.s.world
-            process = world.current.process
-            struck.append(process)
-            world.at(0.0, lambda: (process.freeze_with_clock(), also(process)))
-            clock.sleep(0.01)
-
-    return rule
+        return visible(self.kafka.cluster, Partition(topic, 0))

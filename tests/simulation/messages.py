@@ -22,13 +22,12 @@ from leaderq.dyno import Delivery, DynoQueue, Message, StaleLease
 from leaderq.dyno.index import SLOWER
 from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
-from leaderq.testing.simulation.chronicle import LifeVerdict, failures
 from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
-from leaderq.testing.simulation.scheduler import LifeHangs, Process, World
+from leaderq.testing.simulation.scheduler import Process
 from leaderq.threads import Retry
 from leaderq.zookeeper import Session
+from simulation.led import Led, Life
 from simulation.programs import FAULTS, FaultNotes, Program
 
 ROOT = "/jobs"
@@ -41,23 +40,20 @@ _AGAIN = Retry(attempts=None, first_s=0.1, most_s=1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class MessageLife:
-    """What a life of messages is made of; all else is drawn from ``seed``."""
+class MessageLife(Life):
+    """A life of messages."""
 
-    seed: int | str
+    seconds: float = 10.0
+    faults: int = 3
+    kinds: Sequence[Kind] = FAULTS
     consumers: int = 2
     producers: int = 2
     messages: int = 12
     """How many each producer pushes."""
     shards: int = 2
-    seconds: float = 10.0
-    faults: int = 3
-    timeout_s: float = 4.0
     lease_s: float = 5.0
-    servers: int = 1
     rude: float = 1.0
     """How often consumers hang, die as they write, and pass messages on; 0: never."""
-    kinds: Sequence[Kind] = FAULTS
     off_s: float = 0.0
     """By how much calendars are off at most, and set now and then. Then clocks also run too fast or
     too slow, and machines are paused with their clocks."""
@@ -105,13 +101,11 @@ class Step(NamedTuple):
     is_blind: bool = False
 
 
-class _Log:
+class _Led(Led[MessageLife]):
     """What the programs of a life did, in order; what a dead one does is not written down."""
 
-    def __init__(self, life: MessageLife, cluster: SimulatedCluster) -> None:
-        self.life, self._cluster = life, cluster
-        self.world = cluster.world
-        self.draw = self.world.faults
+    def __init__(self, life: MessageLife) -> None:
+        super().__init__(life)
         self.lines: list[Step] = []
         self.receipts: list[tuple[str, str]] = []
         self._held: dict[str, tuple[str, int, float]] = {}
@@ -133,7 +127,7 @@ class _Log:
         name, beside = "" if task is None else task.process.name, ""
         if what in (Did.DELIVERED, Did.REDEEMED):
             holder, owner, ends_s = self._held.get(id, ("", 0, 0.0))
-            standing = self._cluster.standing_sessions()
+            standing = self.cluster.standing_sessions()
             stands = ends_s > self.world.now_s and {owner, session} <= standing
             if what is Did.DELIVERED and stands:
                 beside = holder
@@ -201,38 +195,36 @@ class _Log:
         by_clock_s = (clock.now_s() - since_by_clock_s) / self._process.rate
         return self.world.now_s - since_s - by_clock_s
 
+    # -- the life ----------------------------------------------------------------------------------
 
-def lead(life: MessageLife) -> LifeVerdict:
-    """Lead one life and judge it."""
-    world = World(life.seed)
-    cluster = SimulatedCluster(world, timeout_s=life.timeout_s, servers=life.servers)
-    log, problems = _Log(life, cluster), list[str]()
-    with installed(world, cluster.network):
-        for number in range(life.consumers):
-            Program(cluster, f"consumer{number}", partial(_consume, life, log))
-        for number in range(life.producers):
-            Program(cluster, f"producer{number}", partial(_push, life, log, number))
-        faults = Faults(cluster, FaultNotes(world, lambda *_: log.note(Did.FAULT)), life.kinds)
-        try:
-            cluster.keep_running()
-            faults.plan(life.faults, life.seconds)
-            world.run(life.seconds)
-            faults.heal_all()
-            log.note(Did.HEALED)
-            producers = [one for one in cluster.workers if one.name.startswith("producer")]
-            is_undone = lru_cache(1)(lambda _lines: bool(undone(log.lines)))  # asked at each event
+    def begin(self) -> Faults:
+        for number in range(self.life.consumers):
+            Program(self.cluster, f"consumer{number}", partial(_consume, self.life, self))
+        for number in range(self.life.producers):
+            Program(self.cluster, f"producer{number}", partial(_push, self.life, self, number))
+        notes = FaultNotes(self.world, lambda *_: self.note(Did.FAULT))
+        return Faults(self.cluster, notes, self.life.kinds)
 
-            def is_over() -> bool:
-                is_pushed = all(one.is_done for one in producers)
-                return is_pushed and not is_undone(len(log.lines)) and not _left(cluster)
+    def end(self) -> None:
+        self.note(Did.HEALED)
+        producers = [one for one in self.cluster.workers if one.name.startswith("producer")]
+        is_undone = lru_cache(1)(lambda _lines: bool(undone(self.lines)))  # asked at each event
 
-            world.run(life.seconds + 90.0, unless=is_over)
-        except LifeHangs as error:
-            problems.append(str(error))
-        for path in _left(cluster):
-            log.note(Did.LEFT, path)
-        problems += judge(log.lines, life.timeout_s, life.lease_s, life.off_s) + failures(world)
-    return LifeVerdict(life, problems, world, len(log.lines))
+        def is_over() -> bool:
+            is_pushed = all(one.is_done for one in producers)
+            return is_pushed and not is_undone(len(self.lines)) and not _left(self.cluster)
+
+        self.world.run(self.life.seconds + 90.0, unless=is_over)
+
+    def judged(self) -> list[str]:
+        for path in _left(self.cluster):
+            self.note(Did.LEFT, path)
+        self.terms, life = len(self.lines), self.life
+        problems = judge(self.lines, life.timeout_s, life.lease_s, life.off_s)
+        return problems + super().judged()
+
+
+lead = _Led.lead
 
 
 def _left(cluster: SimulatedCluster) -> list[str]:
@@ -250,7 +242,7 @@ def _queue(life: MessageLife, session: Session, shards: int | None = None) -> Dy
 # -- programs --------------------------------------------------------------------------------------
 
 
-def _consume(life: MessageLife, log: _Log, session: Session) -> None:
+def _consume(life: MessageLife, log: _Led, session: Session) -> None:
     log.clocks(are_new=True)
     with _queue(life, session) as queue:
         while True:
@@ -273,14 +265,14 @@ def _consume(life: MessageLife, log: _Log, session: Session) -> None:
 
 
 def _note_delivery(
-    log: _Log, what: Did, one: Delivery, session: Session, paused_s: float = 0.0
+    log: _Led, what: Did, one: Delivery, session: Session, paused_s: float = 0.0
 ) -> None:
     until_s = log.ends_s(one, paused_s)
     more = {"shard": one.shard, "rank": one.priority, "group": one.frame.group or ""}
     log.note(what, one.id, session=session.id, until_s=until_s, **more)
 
 
-def _redeem(log: _Log, queue: DynoQueue, mine: list[Delivery], session: Session) -> None:
+def _redeem(log: _Led, queue: DynoQueue, mine: list[Delivery], session: Session) -> None:
     """Leave a message to whoever wants it, and perhaps go, or take one over."""
     if mine and log.is_rude(0.1):
         log.receipts.append((mine[0].id, str(mine[0].receipt)))
@@ -297,7 +289,7 @@ def _redeem(log: _Log, queue: DynoQueue, mine: list[Delivery], session: Session)
             mine.append(one)
 
 
-def _work(log: _Log, one: Delivery) -> None:
+def _work(log: _Led, one: Delivery) -> None:
     drawn = log.draw()
     is_hung = log.is_rude(0.03)
     clock.sleep(0.005 + (3.0 if drawn > 0.96 else 0.1) * drawn + (9.0 if is_hung else 0.0))
@@ -323,7 +315,7 @@ def _work(log: _Log, one: Delivery) -> None:
     log.note(outcome, one.id, due_s=due_s + 0.2)
 
 
-def _push(life: MessageLife, log: _Log, number: int, session: Session) -> None:
+def _push(life: MessageLife, log: _Led, number: int, session: Session) -> None:
     draw = log.draw
     log.clocks(are_new=True)
     with _queue(life, session, number + 1) as queue:
@@ -349,7 +341,7 @@ def _push(life: MessageLife, log: _Log, number: int, session: Session) -> None:
                 _change(log, queue, id)
 
 
-def _change(log: _Log, queue: DynoQueue, id: str) -> None:
+def _change(log: _Led, queue: DynoQueue, id: str) -> None:
     """Now and then somebody removes a message, or puts it off."""
     drawn = log.draw()
     if drawn > 0.25:

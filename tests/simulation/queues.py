@@ -24,13 +24,11 @@ from leaderq.queues import (
     Retry,
 )
 from leaderq.testing.nemesis.history import Kind
-from leaderq.testing.simulation.chronicle import LifeVerdict, failures
-from leaderq.testing.simulation.cluster import SimulatedCluster
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
 from leaderq.testing.simulation.primitives import SimulatedEvent
-from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
+from leaderq.testing.simulation.scheduler import EPOCH_S
 from leaderq.zookeeper import Session
+from simulation.led import Led, Life
 from simulation.programs import FaultNotes, Program
 
 PATH, LOCKS = "/q", "/q-locks"
@@ -89,17 +87,14 @@ class QueueLine:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLife:
-    """What a life of a queue is made of; all else is drawn from ``seed``."""
+class QueueLife(Life):
+    """A life of a queue."""
 
-    seed: int | str
+    kinds: Sequence[Kind] = KINDS_OF_FAULTS
     consumers: int = 3
     producers: int = 2
     items: int = 20
     """Of each producer."""
-    seconds: float = 12.0
-    faults: int = 4
-    timeout_s: float = 4.0
     kind: type[QueueRecipe[str]] | None = None
     """Which recipe; ``None``: drawn."""
     is_locking: bool | None = None
@@ -107,14 +102,14 @@ class QueueLife:
     """Whether items are taken on request."""
     longest_s: float = 0.4
     """How long work on an item takes at most; now and then five times as long."""
-    kinds: Sequence[Kind] = KINDS_OF_FAULTS
 
 
-class _Players:
+class _Led(Led[QueueLife]):
     """The producers and consumers of one life, and their recorder."""
 
-    def __init__(self, life: QueueLife, world: World, cluster: SimulatedCluster) -> None:
-        draw = world.faults
+    def __init__(self, life: QueueLife) -> None:
+        super().__init__(life)
+        draw = self.draw
         drawn = _RECIPES[int(draw() * len(_RECIPES))]
         is_locking, is_taken, width = draw() < 0.7, draw() < 0.3, 1 + (draw() < 0.3)
         self.recipe = life.kind or drawn
@@ -122,17 +117,16 @@ class _Players:
         self.is_taken = is_taken if life.is_taken is None else life.is_taken
         self.width = width
         self.mode = ErrorMode.KEEP if draw() < 0.2 else ErrorMode.REQUEUE
-        self._life, self._world, self._cluster = life, world, cluster
         self.lines: list[QueueLine] = []
         self._holders: dict[str, list[tuple[str, int]]] = {}  # of an item: process, session
         self.parties: list[Program] = []
 
     def note(self, step: Step, who: str = "", item: str = "", rank: int = 0) -> None:
-        task = self._world.current
-        if self._world.over or (task is not None and not task.process.alive):
+        task = self.world.current
+        if self.world.over or (task is not None and not task.process.alive):
             return
-        self.lines.append(QueueLine(self._world.now_s, step, who, item, rank))
-        self._world.note(step.value, process=who or None, item=item, rank=rank)
+        self.lines.append(QueueLine(self.world.now_s, step, who, item, rank))
+        self.world.note(step.value, process=who or None, item=item, rank=rank)
 
     def add(self, name: str, main: Callable[[Session, str], object]) -> None:
         """A program whose ``main`` is given its session and the name of the process."""
@@ -143,7 +137,7 @@ class _Players:
             main(session, process.name)
             SimulatedEvent().wait()  # what it has opened goes on
 
-        party = Program(self._cluster, name, stay)
+        party = Program(self.cluster, name, stay)
         self.parties.append(party)
 
     def queue(self, session: Session, **keywords: Any) -> QueueRecipe[str]:
@@ -168,23 +162,23 @@ class _Players:
     # -- producers ---------------------------------------------------------------------------------
 
     def producer(self, party: int) -> Callable[[Session, str], object]:
-        left = [f"p{party}-{number}" for number in range(self._life.items)]
+        left = [f"p{party}-{number}" for number in range(self.life.items)]
 
         def main(session: Session, who: str) -> None:
             queue = self.queue(session)
             while left:
                 items = [left.pop(0)]
-                if self._world.faults() < 0.15 and left:
+                if self.draw() < 0.15 and left:
                     items.append(left.pop(0) + SECOND)
                 self._put_these(queue, who, items)
-                pause = self._world.faults()
-                clock.sleep(0.01 + 0.9 * self._life.seconds / self._life.items * pause)
+                pause = self.draw()
+                clock.sleep(0.01 + 0.9 * self.life.seconds / self.life.items * pause)
             self.parties[party].is_done = True
 
         return main
 
     def _put_these(self, queue: QueueRecipe[str], who: str, items: list[str]) -> None:
-        rank = int(self._world.faults() * _PRIORITIES)
+        rank = int(self.draw() * _PRIORITIES)
         more: dict[str, Any] = {}
         if self.recipe is DistributedDelayQueue:
             due_s = clock.calendar_s() + rank * 0.4
@@ -239,13 +233,13 @@ class _Players:
     def _work(self, session: Session, who: str, item: str) -> None:
         holders = self._holders.setdefault(item, [])
         for holder in list(holders):
-            if holder[1] and holder[1] not in self._cluster.standing_sessions():
+            if holder[1] and holder[1] not in self.cluster.standing_sessions():
                 self.note(Step.SESSION_OVER, holder[0], item)
                 holders.remove(holder)
         self.note(Step.BEGUN, who, item)
         holders.append((who, session.id or 0))
-        drawn = self._world.faults()
-        clock.sleep(0.002 + self._life.longest_s * drawn**4 * (5 if drawn > 0.98 else 1))
+        drawn = self.draw()
+        clock.sleep(0.002 + self.life.longest_s * drawn**4 * (5 if drawn > 0.98 else 1))
         if drawn < 0.05:
             self.note(Step.RAISED, who, item)
             raise RuntimeError("drawn")
@@ -255,13 +249,13 @@ class _Players:
         """Whether all that was put is done: nothing lies there, and nobody has begun or ended
         anything for a while. Without a lock path what is worked on lies nowhere.
         """
-        is_quiet = not self.lines or self.lines[-1].at_s < self._world.now_s - 6 * _LOOK_S
-        is_put = all(one.is_done for one in self.parties[: self._life.producers])
+        is_quiet = not self.lines or self.lines[-1].at_s < self.world.now_s - 6 * _LOOK_S
+        is_put = all(one.is_done for one in self.parties[: self.life.producers])
         return is_put and is_quiet and not self.left()
 
     def left(self) -> list[str]:
         """The items and locks that lie in ZooKeeper."""
-        tree = self._cluster.tree
+        tree = self.cluster.tree
         return [
             name
             for path in (PATH, LOCKS)
@@ -269,36 +263,31 @@ class _Players:
             for name in sorted(tree.names_below(path))
         ]
 
+    # -- the life ----------------------------------------------------------------------------------
 
-def lead(life: QueueLife) -> LifeVerdict:
-    """Lead one life and judge it."""
-    world = World(life.seed)
-    cluster = SimulatedCluster(world, timeout_s=life.timeout_s, tick_s=life.timeout_s / 5)
-    players = _Players(life, world, cluster)
-    problems: list[str] = []
-    with installed(world, cluster.network):
-        for number in range(life.producers):
-            players.add(f"p{number}", players.producer(number))
-        for number in range(life.consumers):
-            players.add(f"c{number}", players.consumer)
-        notes = FaultNotes(world, lambda *_: players.note(Step.FAULT))
-        faults = Faults(cluster, notes, life.kinds)
-        try:
-            cluster.keep_running()
-            faults.plan(life.faults, life.seconds)
-            world.run(life.seconds)
-            faults.heal_all()
-            until_s = world.now_s + 3 * life.timeout_s + _CALM_S + 10 * life.longest_s
-            while world.now_s < until_s and not players.is_drained():
-                world.run(world.now_s + _LOOK_S)
-        except LifeHangs as error:
-            problems.append(str(error))
-        for name in players.left():
-            players.note(Step.LEFT, item=name)
-        rules = Rules(players.is_locking, life.consumers * players.width == 1, players.recipe)
-        problems += judge(players.lines, rules)
-        problems += failures(world)
-    return LifeVerdict(life, problems, world)
+    def begin(self) -> Faults:
+        for number in range(self.life.producers):
+            self.add(f"p{number}", self.producer(number))
+        for number in range(self.life.consumers):
+            self.add(f"c{number}", self.consumer)
+        notes = FaultNotes(self.world, lambda *_: self.note(Step.FAULT))
+        return Faults(self.cluster, notes, self.life.kinds)
+
+    def end(self) -> None:
+        world, life = self.world, self.life
+        until_s = world.now_s + 3 * life.timeout_s + _CALM_S + 10 * life.longest_s
+        while world.now_s < until_s and not self.is_drained():
+            world.run(world.now_s + _LOOK_S)
+
+    def judged(self) -> list[str]:
+        for name in self.left():
+            self.note(Step.LEFT, item=name)
+        is_ordered = self.life.consumers * self.width == 1
+        rules = Rules(self.is_locking, is_ordered, self.recipe)
+        return judge(self.lines, rules) + super().judged()
+
+
+lead = _Led.lead
 
 
 # -- judges ----------------------------------------------------------------------------------------
@@ -410,31 +399,32 @@ def in_order(lines: Sequence[QueueLine], rules: Rules) -> list[str]:
     """Before the first fault, one consumer begins the first of those that wait: by priority or due
     time, then as they were stored. It may be _NEWS_S late to learn of one.
     """
-    problems = []
+    problems: list[str] = []
     is_ranked = rules.recipe in (DistributedPriorityQueue, DistributedDelayQueue)
-    waiting: dict[str, tuple[float, int]] = {}  # by name: since when, rank
-    asked_s: dict[str, float] = {}
-    rank_of: dict[str, int] = {}
+    asked: dict[str, QueueLine] = {}
+    waiting: dict[str, QueueLine] = {}
     begun: set[str] = set()
+
+    def place(line: QueueLine) -> tuple[int, float]:
+        return line.rank if is_ranked else 0, line.at_s
+
+    def since_s(line: QueueLine) -> float:
+        is_delayed = rules.recipe is DistributedDelayQueue
+        return max(line.at_s, line.rank / 1000 - EPOCH_S if is_delayed else 0.0)
+
     for one in takewhile(lambda line: line.step not in _TROUBLES, lines):
+        if one.item.endswith(SECOND) or one.item in begun:
+            continue
         if one.step is Step.PUTTING:
-            asked_s[one.item], rank_of[one.item] = one.at_s, one.rank
-        elif one.step is Step.PUT and one.item not in begun:
-            waiting[one.item] = (one.at_s, one.rank)
-        elif one.step is Step.BEGUN and one.item not in begun:
+            asked[one.item] = one
+        elif one.step is Step.PUT:
+            waiting[one.item] = one
+        elif one.step is Step.BEGUN:
             begun.add(one.item)
             waiting.pop(one.item, None)
-            if one.item.endswith(SECOND):
-                continue
-            for other, (since_s, rank) in waiting.items():
-                if other.endswith(SECOND) or since_s > one.at_s - _NEWS_S:
-                    continue
-                mine = rank_of.get(one.item, 0)
-                is_due = rules.recipe is not DistributedDelayQueue or (
-                    rank / 1000 - EPOCH_S < one.at_s - _NEWS_S
-                )
-                is_older = since_s < asked_s.get(one.item, 0.0)
-                is_first = (rank < mine or (rank == mine and is_older)) if is_ranked else is_older
-                if is_due and is_first:
-                    problems.append(f"{one.item} begun at {one.at_s:.3f} before {other}")
+            problems += [
+                f"{one.item} begun at {one.at_s:.3f} before {other.item}"
+                for other in waiting.values()
+                if since_s(other) < one.at_s - _NEWS_S and place(other) < place(asked[one.item])
+            ]
     return problems

@@ -451,11 +451,6 @@ def nth(number: int, kind: Callable[[Any], bool] = is_asking) -> Callable[[Any],
     return lambda request: kind(request) and next(numbers) == number
 
 
-def writes(path: str) -> Callable[[Any], bool]:
-    """A transaction in which an operation is about ``path``."""
-    return lambda request: is_multi(request) and _names(request, path)
-
-
 def _names(request: Any, path: str) -> bool:
     """Whether one of the operations of a transaction is about ``path``."""
     packed = path.encode()

@@ -25,40 +25,28 @@ from leaderq.schedules.record import (
     decode,
 )
 from leaderq.term import Term
-from leaderq.testing.nemesis.checkers import Bounds
-from leaderq.testing.nemesis.history import Kind, What
-from leaderq.testing.simulation.chronicle import Chronicle, LifeVerdict, failures, judge
-from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster
+from leaderq.testing.nemesis.history import What
+from leaderq.testing.simulation.cluster import ADDRESS
 from leaderq.testing.simulation.faults import Faults
-from leaderq.testing.simulation.installing import installed
-from leaderq.testing.simulation.scheduler import EPOCH_S, LifeHangs, World
+from leaderq.testing.simulation.scheduler import EPOCH_S
 from leaderq.zookeeper import Create, connect
+from simulation.led import CandidateLife, LedCandidates
 from simulation.programs import note_of
 
 FOLDER, EFFECTS = "/leaderq/life/schedules", "/effects"
-_CALM_S = 4.0
 _LONGEST_WORK_S = 2.0
 _FARTHEST_S = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleLife:
-    """What a life of schedules is made of; all else is drawn from ``seed``.
-
-    ``calendars``: so often the calendar of a host is set, by some seconds. ``requests``: so often
-    an operator pauses, resumes or runs a schedule.
+class ScheduleLife(CandidateLife):
+    """A life of schedules. ``calendars``: so often the calendar of a host is set, by some seconds.
+    ``requests``: so often an operator pauses, resumes or runs a schedule. Without a guardian, the
+    work of a deposed leader goes on, and only what is fenced is judged.
     """
 
-    seed: int | str
-    candidates: int = 3
-    seconds: float = 30.0
-    faults: int = 5
-    timeout_s: float = 4.0
     calendars: int = 0
     requests: int = 0
-    kinds: tuple[Kind, ...] = ()
-    has_guardian: bool = True
-    """Without one, the work of a deposed leader goes on, and only what is fenced is judged."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -77,20 +65,18 @@ class Work:
     requested: bool = False
 
 
-class _Led:
+class _Led(LedCandidates[ScheduleLife]):
     """One life, its candidates and its operator."""
 
     def __init__(self, life: ScheduleLife) -> None:
-        self.life, self.world = life, World(life.seed)
-        self.cluster = SimulatedCluster(self.world, timeout_s=life.timeout_s)
-        self.chronicle = Chronicle(self.world)
+        super().__init__(life, 4.0)
         self.works: list[Work] = []
         self.first: dict[str, int] = {}
         """Of each schedule, after when it was first accounted for."""
         self.skews: dict[str, float] = {}
 
     def options(self) -> dict[str, Any]:
-        drawn = self.world.faults
+        drawn = self.draw
         return {
             "catch_up": ("last", "all", "none")[int(drawn() * 3)],
             "overlap": ("skip", "queue")[int(drawn() * 2)],
@@ -119,6 +105,10 @@ class _Led:
 
         return Clockwork
 
+    def begin(self) -> Faults:
+        self.made = self.career()
+        return self.candidates(self.made, 2.5)
+
     def work(self, tick: Tick) -> None:
         note_of(self.chronicle, What.UNIT, tick.term)
         at = round(tick.at.timestamp() * 1000)
@@ -141,6 +131,10 @@ class _Led:
         seen.ended_s = self.world.now_s
 
     def keep_running(self) -> None:
+        self.look()
+        self.world.process("operator", "host-operator").spawn(self.help, "main")
+
+    def look(self) -> None:
         for worker in self.cluster.workers:
             worker.start()
             worker.process.skew_s = self.skews.get(worker.name, 0.0)
@@ -151,17 +145,21 @@ class _Led:
                 known = [record.running, *record.history]
                 times = [one.at - 1 for one in known if isinstance(one, TickRun) and not one.key]
                 self.first[name] = min([record.last, *times])
-        self.world.at(0.25, self.keep_running)
+        self.world.at(0.25, self.look)
+
+    def plan(self) -> None:
+        for _ in range(self.life.calendars):
+            self.world.at(self.draw() * self.faults_s, self.set_calendar)
 
     def set_calendar(self) -> None:
-        worker = self.cluster.workers[int(self.world.faults() * len(self.cluster.workers))]
-        off_s = _FARTHEST_S * (2 * self.world.faults() - 1)
+        worker = self.cluster.workers[int(self.draw() * len(self.cluster.workers))]
+        off_s = _FARTHEST_S * (2 * self.draw() - 1)
         worker.process.skew_s = self.skews[worker.name] = off_s
         self.world.note("calendar set", host=worker.name, off_s=round(off_s, 3))
 
     def help(self) -> None:
         """Make what the work writes into, and ask what operators ask."""
-        life, draw = self.life, self.world.faults
+        life, draw = self.life, self.draw
         session = connect(ADDRESS, timeout_s=life.timeout_s, connect_timeout_s=60.0)
         with suppress(LeaderqError):
             session.ensure_path(EFFECTS)
@@ -180,46 +178,23 @@ class _Led:
             with suppress(LeaderqError):
                 operator.resume(name)
 
-
-def lead(life: ScheduleLife) -> LifeVerdict:
-    """Lead one life and judge it."""
-    led = _Led(life)
-    world, cluster, chronicle, works = led.world, led.cluster, led.chronicle, led.works
-    problems: list[str] = []
-    with installed(world, cluster.network):
-        career = led.career()
-        for number in range(life.candidates):
-            watched = {"has_guardian": life.has_guardian}
-            cluster.worker(f"c{number}", career, career="life", handover_budget_s=2.5, **watched)
-        led.keep_running()
-        world.process("operator", "host-operator").spawn(led.help, "main")
-        faults = Faults(cluster, chronicle, life.kinds)
-        try:
-            healed_s = life.seconds - Bounds(life.timeout_s + cluster.tick_s).leader_s - _CALM_S
-            faults.plan(life.faults, healed_s)
-            for _ in range(life.calendars):
-                world.at(world.faults() * healed_s, led.set_calendar)
-            world.run(healed_s)
-            faults.heal_all()
-            chronicle.note(What.HEALED)
-            world.run(life.seconds)
-        except LifeHangs as error:
-            problems.append(str(error))
-        znodes = cluster.znodes()
-        for name, made in definitions_of(career).items():
+    def judged(self) -> list[str]:
+        znodes, problems = self.cluster.znodes(), list[str]()
+        for name, made in definitions_of(self.made).items():
             path = f"{FOLDER}/{name}"
             if path not in znodes:
                 problems.append(f"{name}: it has no record")
                 continue
-            record = decode(znodes[path], path=path)
-            seen = [work for work in works if work.name == name]
+            seen = [work for work in self.works if work.name == name]
             effects = {one for one in znodes if one.startswith(f"{EFFECTS}/{name}-")}
-            judged = ScheduleJudge(made, record, led.first[name], seen, effects, life, world.now_s)
-            problems += [f"{name}: {each}" for each in judged.problems()]
-        problems += judge(
-            chronicle.lines, life.timeout_s, cluster.tick_s, fenced_only=not life.has_guardian
-        ) + failures(world)
-    return LifeVerdict(life, problems, world, len({work.term for work in works}))
+            record, now_s = decode(znodes[path], path=path), self.world.now_s
+            found = ScheduleJudge(made, record, self.first[name], seen, effects, self.life, now_s)
+            problems += [f"{name}: {each}" for each in found.problems()]
+        self.terms = len({work.term for work in self.works})
+        return problems + self.elected(fenced_only=not self.life.has_guardian)
+
+
+lead = _Led.lead
 
 
 def unaccounted(

@@ -1,33 +1,59 @@
 """What is promised of Dyno queues, in simulated time on simulated servers: when a message comes
-again, to whom it belongs, and in which order.
+again, to whom it belongs, in which order, and which one is meant; and what users of other queues
+expect.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from leaderq.base import clock
-from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Worker, consumer
+from leaderq.dyno import (
+    DynoDeadLetters,
+    DynoQueue,
+    Fields,
+    Message,
+    OnConflict,
+    StaleLease,
+    Unique,
+    Worker,
+)
 from leaderq.dyno.shard_view import ShardView
 from leaderq.engine.dead_letters import Moved
-from leaderq.errors import ConnectionLost, QueueClosed, SessionClosed
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    NodeExists,
+    QueueClosed,
+    QueueFull,
+    SessionClosed,
+)
 from leaderq.threads import Retry
-from simulation.scenarios import every_point, nth, scene
-from simulation.test_dyno_defects import left, sides, texts
+from leaderq.zookeeper import Create
+from simulation.scenarios import every_point, is_multi, nth, scene
+from simulation.test_dyno_defects import D, Side, left, sides, texts
 
-OFTEN = Retry(attempts=None, first_s=0.0)
+
+def dead(a: Side, *messages: Message) -> DynoDeadLetters:
+    a.push(list(messages))
+    for one in a.pop(len(messages), 5.0, least=len(messages)):
+        a.who.do(one.kill)
+    letters: DynoDeadLetters = a.who.do(lambda: a.queue.dead_letters)
+    return letters
 
 
 @scene(3)
 def test_a_letter_that_is_sent_back_keeps_its_priority(s):
-    (a,) = sides(s, "a")
-    a.push(Message(payload=b"late", priority=7))
-    a.who.do(a.pop(1, 5.0)[0].kill)
+    (a,) = sides(s, "a", shards=("s" * 170,))
+    letters = dead(a, Message(payload=b"late", priority=7))
     a.push(Message(payload=b"early", priority=3))
-    assert a.who.do(lambda: a.queue.dead_letters.requeue()) == Moved(1)
-    assert texts(a.pop(2, 5.0, least=2)) == ["early", "late"]
+    assert a.who.do(letters.requeue) == Moved(1)
+    early, late = a.pop(2, 5.0, least=2)
+    assert texts([early, late]) == ["early", "late"]
+    assert a.get(late.place).id == late.id == late.place
 
 
 @scene(3)
@@ -58,17 +84,6 @@ def test_each_of_four_consumers_serves_a_shard_of_its_own_first(s):
 
 
 @scene(5)
-def test_a_pop_returns_what_there_is_as_soon_as_there_is_one(s):
-    a, b = sides(s, "ab", lease_s=6.0)
-    b.push(Message(payload=b"x"))
-    began_s = s.now_s
-    (one,) = a.pop(10, 6.0)
-    assert s.now_s - began_s < 0.5
-    assert b.pop(1, 4.0) == []
-    a.who.do(one.ack)
-
-
-@scene(5)
 def test_who_waits_for_more_gets_what_there_is_before_a_third_of_the_first_lease_is_over(s):
     a, b = sides(s, "ab", lease_s=6.0)
     b.push(Message(payload=b"x"))
@@ -94,94 +109,6 @@ def test_a_delivery_is_counted_when_it_leaves_pop(s):
     b.who.do(one.release)
     (again,) = b.pop(1, 5.0)
     assert again.deliveries == 2
-
-
-@pytest.mark.parametrize("skew_s", [-61.0, 40.0, 61.0])
-@scene(3)
-def test_no_calendar_takes_the_leases_of_others_and_none_keeps_them(s, skew_s):
-    a, b = sides(s, "ab", lease_s=12.0, retry=OFTEN)
-    b.pop(1, 0.0)
-    a.push([Message(payload=b"x"), Message(payload=b"y")])
-    b.who.process.skew_s = skew_s
-    first = a.pop(2, 5.0, least=2)
-    began_s = s.now_s
-    s.run(5.0)
-    a.who.process.skew_s -= 2 * skew_s  # both are set while the lease runs
-    b.who.process.skew_s = 0.0
-    assert b.pop(1, 6.0) == []
-    a.who.do(first[0].ack)
-    (again,) = b.pop(1, 60.0)
-    assert again.failures == 1
-    assert 12.0 <= s.now_s - began_s < 15.0
-    with pytest.raises(StaleLease):
-        a.who.do(first[1].ack)
-
-
-@scene(5)
-def test_a_slow_clock_does_not_take_a_lease_too_soon_and_a_fast_one_neither(s):
-    a, b = sides(s, "ab", lease_s=48.0)
-    b.pop(1, 0.0)
-    a.push(Message(payload=b"x"))
-    a.who.process.run_clock(0.98)
-    b.who.process.run_clock(1.02)
-    (one,) = a.pop(1, 5.0)
-    popping = b.who.begin(lambda: b.queue.pop(1, 60.0))
-    s.until(lambda: one.until_s <= a.who.process.clock_s() + 0.05, within_s=60.0)
-    a.who.do(one.ack)
-    assert popping.result(60.0) == []
-
-
-@pytest.mark.parametrize("skew_s", [-2.5, 0.0, 2.5])
-def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(skew_s, monkeypatch):
-    told: list[str] = []
-    monkeypatch.setattr(consumer.log, "warning", lambda said, *values: told.append(said % values))
-
-    @scene(1)
-    def test_calendar(s):
-        (a,) = sides(s, "a")
-        a.who.process.skew_s = skew_s
-        a.pop(1)
-
-    test_calendar()
-    assert len(told) == (skew_s != 0.0)
-    assert all(f"queue=/d s={skew_s:.1f}" in one for one in told)
-
-
-@scene(5)
-def test_a_delivery_that_was_redeemed_is_not_its_former_owners_any_more(s):
-    a, b = sides(s, "ab")
-    a.push(Message(payload=b"x"))
-    (one,) = a.pop(1, 5.0)
-    redeemed = b.redeem(str(one.receipt))
-    for settle in (one.ack, one.extend, one.release):
-        with pytest.raises(StaleLease):
-            a.who.do(settle)
-    assert redeemed.deliveries == 1
-    b.who.do(redeemed.ack)
-
-
-@scene(3)
-def test_a_message_that_was_redeemed_does_not_end_with_the_session_of_its_former_owner(s):
-    a, b, c = sides(s, "abc")
-    a.push(Message(payload=b"x"))
-    (one,) = a.pop(1, 5.0)
-    redeemed = b.redeem(str(one.receipt))
-    s.expire(a.who)
-    assert c.pop(1, 20.0) == []
-    b.who.do(redeemed.ack)
-    assert left(s) == []
-
-
-@every_point(5)
-def test_a_lease_that_ended_while_its_consumer_was_cut_off_is_not_handed_out(s, point):
-    (a,) = sides(s, "a", lease_s=0.1, retry=OFTEN)
-    a.push(Message(payload=b"x"))
-    cut = s.at(a.who, nth(point), lambda: s.cut(a.who))
-    popping = a.who.begin(lambda: [one.left_s for one in a.queue.pop(1, 5.0)])
-    s.run(1.0)
-    s.heal(a.who)
-    assert all(left_s > 0 for left_s in popping.result())
-    return cut
 
 
 @scene(2)
@@ -229,20 +156,6 @@ def test_of_many_that_replace_one_message_at_once_one_survives(s, point, what):
     return lost
 
 
-@scene(10)
-def test_a_pop_outlasts_an_outage_and_what_was_held_is_settled_after_it(s):
-    a, b = sides(s, "ab", lease_s=60.0)
-    b.push([Message(payload=b"1"), Message(payload=b"2")])
-    held = a.pop(1, 5.0)
-    s.cut(a.who)
-    s.reset(a.who)
-    popping = a.who.begin(lambda: a.queue.pop(1, 60.0))
-    s.run(4.0)
-    s.heal(a.who)
-    assert texts(popping.result(5.0)) == ["2"]
-    assert a.ack(held) == [None]
-
-
 @pytest.mark.parametrize("end", ["queue", "session"])
 @scene(10)
 def test_a_pop_that_waits_ends_with_its_queue_or_its_session(s, end):
@@ -270,14 +183,152 @@ def test_a_message_of_a_handler_that_hangs_passes_to_another_when_its_time_is_ov
 
 
 @scene(5)
-def test_what_is_kept_stays_ours_and_its_end_is_told_before(s):
-    a, b = sides(s, "ab", lease_s=1.0)
-    a.push(Message(payload=b"1"))
+def test_while_a_queue_is_paused_nobody_begins_a_message(s):
+    a, b = sides(s, "ab")
+    b.push([Message(id=name, payload=b"x") for name in "xy"])
     (one,) = a.pop(1, 5.0)
-    told: list[float] = []
-    a.who.do(
-        lambda: a.queue.keep([one], most_s=5.0, ending=lambda _: told.append(s.now_s), ending_s=0.5)
-    )
-    (again,) = b.pop(1, 10.0)
-    assert again.failures == 1
-    assert 0.4 < s.now_s - told[0] < 2.0
+    assert b.pause()
+    assert not b.pause()
+    s.run(0.5)
+    steps = s.world.steps
+    assert b.pop(1, 5.0) == a.pop(1, 5.0) == []
+    assert s.world.steps - steps < 3000, "it waits, and does not look again and again"
+    assert b.pop_id("y") is None
+    a.who.do(one.ack)
+    waiting = a.who.begin(lambda: a.queue.pop(2, 60.0))
+    s.run(1.0)
+    assert b.resume()
+    assert not b.resume()
+    assert texts(waiting.result(1.0)) == ["x"]
+
+
+@scene(5)
+def test_a_message_that_nobody_has_begun_in_time_becomes_a_dead_letter(s):
+    (a,) = sides(s, "a")
+    a.push([Message(id="late", payload=b"1", expires_s=5), Message(payload=b"2", expires_s=60)])
+    s.run(6.0)
+    assert texts(a.pop(2, 2.0)) == ["2"]
+    (letter,) = a.who.do(lambda: list(a.queue.dead_letters.browse()))
+    assert (letter.reason, letter.deliveries, letter.frame.id) == ("expired", 0, "late")
+    assert a.who.do(a.queue.dead_letters.requeue) == Moved(1)
+    s.run(10.0)
+    assert texts(a.pop(1, 5.0)) == ["1"]
+
+
+@scene(3)
+def test_a_queue_with_a_limit_takes_no_more(s):
+    a, b = sides(s, "ab", shards=("x", "y"))
+    assert a.configure(max_messages=5).max_messages == 5
+    s.run(0.1)
+    found = b.push_each([Message(payload=b"1") for _ in range(8)])
+    assert [type(one) for one in found] == [str] * 5 + [QueueFull] * 3
+    s.run(0.5)
+    for push in (lambda: a.push(Message()), lambda: a.push_unique(Message(id="a"))):
+        with pytest.raises(QueueFull, match="'/d' is full"):
+            push()
+    a.ack(a.pop(2, 5.0, least=2))
+    s.run(0.5)
+    assert len(a.push([Message(), Message()])) == 2
+    a.configure(max_messages=0)
+    assert len(a.push([Message() for _ in range(9)])) == 9
+
+
+@scene(3)
+def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
+    (a,) = sides(s, "a")
+
+    def write(*operations: Any) -> None:
+        a.who.do(lambda: a.who.session.multi(operations))
+
+    for name in "xy":
+        write(Create(f"/{name}"), *a.push_operations(Message(id=name, payload=b"order")))
+    with pytest.raises(NodeExists):
+        write(*a.push_operations(Message()), Create("/x"))
+    with pytest.raises(NodeExists):
+        write(*a.push_operations(Message(id="x")))
+    assert a.get("x").payload == b"order"
+    a.ack(a.pop(9, 5.0, least=2))
+    assert left(s) == []
+
+
+@scene(5)
+def test_of_many_that_are_acknowledged_one_that_was_removed_spoils_no_other(s):
+    a, b = sides(s, "ab")
+    b.push([Message(id=name, payload=b"x") for name in "vwxyz"])
+    found = a.pop(5, 5.0)
+    assert b.remove("x")
+    errors = {one.id: type(error) for one, error in zip(found, a.ack(found), strict=True) if error}
+    assert errors == {"x": StaleLease}
+    assert left(s) == []
+
+
+@scene(5)
+def test_an_entry_whose_answer_is_lost_leaves_no_member_that_nobody_owns(s):
+    (a,) = sides(s, "a")
+    lost = s.lose(a.who, lambda one: is_multi(one) and f"{D}/members/".encode() in one.serialize())
+    a.push(Message(payload=b"1"))
+    assert texts(a.pop(1, 30.0)) == ["1"]
+    assert lost
+    assert len([one for one in s.cluster.znodes() if one.startswith(f"{D}/members/")]) == 1
+
+
+@scene(5)
+def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s):
+    (a,) = sides(s, "a")
+    a.push(Message(id="x", payload=b"1", headers={"is": "first"}, unique=Unique.STARTED))
+    (first,) = a.pop(1, 5.0)
+    a.push(Message(id="x", payload=b"2"))
+    is_first = Fields(headers={"is": "first"})
+    assert a.pop_where(is_first) is None
+    a.who.do(first.release)
+    s.run(0.1)
+    assert [a.get(one).payload for one in (first.place, "x")] == [b"1", b"2"]
+    assert a.set_timeout(first.place, 0)
+    a.who.do(a.pop_where(is_first).release)
+    assert a.finish(first.place)
+    assert not a.remove(first.place)
+    assert texts(a.pop(2, 2.0, least=2)) == ["2"]
+
+
+@scene(5)
+def test_what_is_wanted_comes_in_the_order_of_pop(s):
+    (a,) = sides(s, "a", shards=("x", "y"))
+    a.push(Message(payload=b"delayed, first", timeout_s=1.0, shard="x"))
+    a.push(Message(payload=b"later", shard="x"))
+    a.push(Message(payload=b"worse", priority=5, shard="x"))
+    a.push(Message(payload=b"far", timeout_s=100.0, shard="y"))
+    a.push(Message(payload=b"better", priority=4, shard="y", headers={"to": "me"}))
+    s.run(1.5)
+    found = [a.pop_where(lambda one: True) for _ in range(5)]
+    said = [None if one is None else one.payload for one in found]
+    assert said == [b"delayed, first", b"later", b"better", b"worse", None]
+    a.who.do(found[2].release)
+    assert a.pop_where(Fields(headers={"to": "you"})) is None
+    assert a.pop_where(Fields(headers={"to": "me"}, priority=4)).payload == b"better"
+
+
+@scene(2)
+def test_one_bad_message_of_many_is_told_in_its_place(s):
+    (a,) = sides(s, "a")
+    found = a.push_each([Message(), "no message", Message(shard="nowhere"), Message()])
+    assert [type(one) for one in found] == [str, ConfigurationError, ConfigurationError, str]
+    assert a.size() == 2
+
+
+@scene(2)
+def test_a_letter_whose_id_is_taken_stays(s):
+    (a,) = sides(s, "a")
+    letters = dead(a, Message(id="x", payload=b"old"), Message(payload=b"nameless"))
+    a.push(Message(id="x", payload=b"new"))
+    assert a.who.do(letters.requeue) == Moved(1)
+    assert sorted(texts(a.pop(2, 5.0, least=2))) == ["nameless", "new"]
+    assert a.who.do(letters.requeue) == Moved(0)
+    assert a.who.do(letters.drop) == Moved(1)
+
+
+@pytest.mark.parametrize("root", ["/", "/zookeeper", "/zookeeper/quota/q"])
+@scene(1)
+def test_what_is_not_the_user_s_cannot_be_a_queue(s, root):
+    (who,) = s.guests("a")
+    with pytest.raises(ConfigurationError, match="one of its own"):
+        who.do(lambda: DynoQueue(who.session, root))

@@ -9,7 +9,6 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,22 +148,3 @@ def test_the_disk_of_its_journal_is_full_and_nothing_goes_without_a_word(s, tmp_
     assert sorted({*once, *lost, *refused}) == [*range(300)]
     assert once == sorted(once)
     assert refused if when_full is WhenFull.RAISE else lost
-
-
-@scene(3)
-def test_a_sink_that_takes_none_and_gives_no_reason_is_called_after_a_pause(s):
-    (a,) = s.guests("a")
-    calls: list[float] = []
-
-    class Wordless(FarSink):
-        def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
-            calls.append(s.now_s)
-            clock.sleep(0.001)
-            return BatchOutcome(again=range(len(batch) if len(calls) < 6 else 0))
-
-    def produce() -> None:
-        with BufferedProducer(Wordless(s)) as made:
-            made.send((0,))
-
-    a.do(produce)
-    assert min(b - a for a, b in pairwise(calls)) > 0.01

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.dyno import DynoQueue, Message
+from leaderq.dyno import Message
 from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures
 from leaderq.observability.figures import COUNTED, DEPTHS, FigureSource, read_figures
@@ -112,17 +112,6 @@ def test_a_simple_queue_offers_all_that_is_documented(s):
     assert (said["put"], said["taken"], said["acknowledged"], said["ready"]) == (3, 1, 1, 2)
     assert said["oldest_due_s"] > 5
     a.do(queue.close)
-
-
-@scene(1)
-def test_two_consumers_of_a_process_see_one_queue(s):
-    (a,) = s.guests("a")
-    both = [a.do(lambda: DynoQueue(a.session, D)) for _ in range(2)]
-    a.do(lambda: both[0].push([Message(payload=b"x"), Message(payload=b"y")]))
-    for one in both:
-        a.do(lambda one=one: one.pop(1, 5.0)[0].release())
-    said = deep(s, D)
-    assert (said["ready"], said["taken"]) == (2, 2)
 
 
 def test_what_queues_count_is_documented_and_so_is_what_others_offer():

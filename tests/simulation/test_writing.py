@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConnectionLost, NodeExists, PutsFailed, SessionExpired
-from leaderq.queues import SimpleDistributedQueue
 from leaderq.queues.admin import Moved, Purged, QueueAdmin
 from leaderq.queues.wire.payload import Note, encode
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.threads import Capacity
 from leaderq.zookeeper import Create, Delete
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.in_flight import LEAST_BYTES
@@ -21,7 +19,6 @@ from simulation.scenarios import Guest, Scene, every_point, is_multi, nth, scene
 from simulation.test_queue_windows import LOCKS, LOST, Q, locks, opened, put, stored
 
 TALLY = "/meta/tally"
-CONNECTIONS = pytest.mark.parametrize("end", ["reset", "cut", "cut there", "cut back", "stop"])
 
 
 def creates(first: int, count: int, size: int = 0) -> list[list[Any]]:
@@ -41,20 +38,6 @@ def tallies(s: Scene) -> list[str]:
 def writer(s: Scene, who: Guest, **more: Any) -> SequencedWriter:
     s.ask(lambda beside: beside.ensure_path("/n"))
     return who.do(lambda: SequencedWriter(who.session, TALLY, **more))
-
-
-def trouble(s: Scene, who: Guest, end: str) -> None:
-    """End the connection in this way, for longer than it takes to notice."""
-    if end == "reset":
-        s.reset(who)
-    elif end == "stop":
-        s.ensemble.stop(0)
-        s.run(2.0)
-        s.ensemble.start(0)
-    else:
-        s.network.cut(who.process.host, there=end != "cut back", back=end != "cut there")
-        s.run(4.5)
-        s.heal(who)
 
 
 @LOST
@@ -85,21 +68,6 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
     assert lying(s) == [*range(25)]
     s.until(lambda: not tallies(s))
     return lost
-
-
-@CONNECTIONS
-@scene(5)
-def test_groups_outlive_a_connection_that_ends(s, end):
-    (a,) = s.guests("a")
-    tally, futures = writer(s, a, max_ops=7), list[Any]()
-    a.do(tally.open)
-    for turn in range(4):
-        futures += a.do(lambda turn=turn: [tally.submit(one) for one in creates(50 * turn, 50)])
-        s.run(0.01 * s.world.faults())
-        trouble(s, a, end)
-    assert a.do(lambda: tally.flush(60))
-    assert [one.exception(0) for one in futures] == [None] * 200
-    assert lying(s) == [*range(200)]
 
 
 @scene(10)
@@ -148,38 +116,6 @@ def test_a_put_that_was_not_answered_in_time_says_that_the_outcome_is_unknown(s)
     s.heal(a)
     assert a.do(lambda: queue.flush_puts(60))
     assert stored(s) == ["a", "b"]
-
-
-@scene(10)
-def test_unsettled_puts_are_bounded_and_a_put_waits_for_its_place(s):
-    (a,) = s.guests("a")
-    queue = opened(a, put_in_background=True)
-    a.do(lambda: setattr(queue._putter, "_in_flight", Capacity(max_items=10)))
-    s.cut(a)
-    s.reset(a)
-    for number in range(10):
-        a.do(lambda number=number: queue.put(str(number)))
-    assert not a.do(lambda: queue.put("in vain", timeout_s=0.05))
-    waiting = a.begin(lambda: queue.put("10"))
-    assert not a.do(lambda: queue.flush_puts(0.05))
-    s.heal(a)
-    assert waiting.result()
-    assert a.do(lambda: queue.flush_puts(60))
-    assert stored(s) == [str(number) for number in range(11)]
-
-
-@scene(20)
-def test_a_simple_item_is_taken_once_although_the_session_ends_while_it_is(s):
-    (a,) = s.guests("a")
-    queue = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
-    a.do(lambda: queue.offer_many([b"0", b"1", b"2"]))
-    assert a.do(queue.poll) == b"0"
-    lost = s.lose(a, is_multi)
-    taking = a.begin(queue.take)
-    s.until(lambda: lost)
-    s.expire(a)
-    assert taking.result() == b"1"
-    assert a.do(lambda: queue.take(60)) == b"2"
 
 
 @LOST
