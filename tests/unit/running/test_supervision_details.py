@@ -180,11 +180,6 @@ def test_what_has_no_health_check_costs_no_thread():
 FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
 
 
-def test_a_new_record_has_no_failures_and_no_pause():
-    assert CoolOff() == CoolOff(0, 0.0, "")
-    assert GIVE_WAY_S == 0.1
-
-
 @pytest.mark.parametrize("reason", Reason)
 def test_each_end_of_a_term_has_its_cool_off(reason):
     policy = Retry(3, 1.0, 30.0)
