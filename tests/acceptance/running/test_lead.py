@@ -146,7 +146,11 @@ def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(lead, jou
     [
         (["sh", "-c", "exit 3"], 3),
         (["sh", "-c", "trap '' TERM; kill -TERM 0; sleep 0.5; exit 5"], 5),
+        (["{folder}/no-interpreter"], 126),
     ],
 )
-def test_the_exit_code_of_a_command_is_that_of_its_leader(start, command, code):
+def test_the_exit_code_of_a_command_is_that_of_its_leader(start, tmp_path, command, code):
+    (tmp_path / "no-interpreter").write_text("echo x\n")
+    (tmp_path / "no-interpreter").chmod(0o755)
+    command = [word.format(folder=tmp_path) for word in command]
     assert start("commands", command=command).wait() == code
