@@ -98,6 +98,7 @@ def term(version: str, reason: str | None) -> TermRecord:
         ([None], False),
         ([None, "withdrawn", None], False),
         ([None, None], True),
+        ([None, None, None], True),
         ([None, "failed"], True),
         (["session", "failed"], False),
     ],
