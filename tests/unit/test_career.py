@@ -95,9 +95,7 @@ def test_a_slip_in_a_base_class_is_found_too():
 
 
 def test_a_users_own_members_are_left_alone():
-    own = dict.fromkeys(
-        ["handled", "prepared", "offset", "topic", "names", "executed", "_max_recs"], 5
-    )
+    own = dict.fromkeys(["handled", "prepared", "offset", "topic", "executed", "_max_recs"], 5)
     assert [*career_problems(type("Right", (Drain,), {**own, "handles": plain}))] == []
 
 
