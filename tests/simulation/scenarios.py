@@ -356,12 +356,6 @@ class Scene:
         data = self.cluster.znodes().get(f"{FOLDER}/term")
         return dict(json.loads(data)) if data else {}
 
-    def allow(self, path: str, acl: tuple[Any, ...]) -> None:
-        """Let the servers allow this at ``path``, to whoever asks."""
-        for server in self.ensemble.servers:
-            nodes = server.tree.nodes
-            nodes[path] = nodes[path]._replace(acl=acl)
-
     def expire(self, actor: Guest) -> None:
         """End its session on the servers."""
         assert actor.session.id is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -14,7 +13,7 @@ from leaderq.base import clock
 from leaderq.election import Operator, enlistment
 from leaderq.term import Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
-from simulation.scenarios import FOLDER, Scene, is_asking, scene
+from simulation.scenarios import Scene, is_asking, scene
 from simulation.test_election_promises import Watched, seen
 
 NAMES = "abcde"
@@ -116,7 +115,7 @@ class Fleet:
 @pytest.mark.parametrize("crash", [False, True], ids=["", "with-a-crash"])
 def test_a_rolling_deploy_costs_one_planned_change_or_two(crash):
     """One if the leader is not the first to be restarted, else two; with a crash one more."""
-    counted: dict[tuple[bool, int, int], int] = {}
+    counted: set[bool] = set()
 
     def deploy(s: Scene) -> None:
         fleet = Fleet(s)
@@ -136,12 +135,10 @@ def test_a_rolling_deploy_costs_one_planned_change_or_two(crash):
         assert unclean <= crash
         assert crash or planned == (2 if leader_first else 1)
         assert fleet.terms[0]["version"] == "1.1"
-        key = (leader_first, planned, unclean)
-        counted[key] = counted.get(key, 0) + 1
+        counted.add(leader_first)
 
     scene(12)(deploy)()
-    print("leader first, planned, unclean:", sorted(counted.items()))
-    assert {first for first, *_ in counted} == {True, False}
+    assert counted == {True, False}
 
 
 @scene(5)
@@ -188,30 +185,19 @@ def test_nobody_gives_way_before_it_is_inaugurated(s):
     assert seen(s, "unit", "b")
 
 
-class Broken(Watched):
+class Deadly(Watched):
     """Version 2 never gets into office."""
-
-    ends: Callable[[Any], None]
 
     def inaugurate(self, term: Term) -> None:
         super().inaugurate(term)
         if self.version == "2.0":
-            type(self).ends(self)
+            self._scene.world.current.process.kill()
 
 
-def _raises(_: Any) -> None:
-    raise OSError("a scenario wants it")
-
-
-def _dies(broken: Any) -> None:
-    broken._scene.world.current.process.kill()
-
-
-@pytest.mark.parametrize(("end", "tries"), [(_raises, 1), (_dies, 2)], ids=["fails", "dies"])
 @scene(3)
-def test_a_newest_version_that_cannot_lead_is_tried_and_then_left_alone(s, end, tries):
+def test_a_newest_version_that_cannot_lead_is_tried_twice_and_then_left_alone(s):
     fleet = Fleet(s, "abc")
-    fleet.career = type("Career", (Broken,), {"ends": staticmethod(end)})
+    fleet.career = Deadly
     fleet.workers["c"].terminate()
     s.until(lambda: fleet.workers["c"].is_gone)
     fleet.versions["c"] = "2.0"
@@ -223,24 +209,12 @@ def test_a_newest_version_that_cannot_lead_is_tried_and_then_left_alone(s, end, 
     keep_running()
     s.run(120.0)
     led = [each for each in fleet.terms if each["version"] == "2.0"]
-    assert len(led) == tries
+    assert len(led) == 2
     assert fleet.terms[0]["version"] == "1.0"
     assert len(s.line()) == 3
     before = len(fleet.terms)
     s.run(120.0)
     assert len(fleet.terms) == before
-
-
-@scene(5)
-def test_going_back_to_an_older_version_costs_what_deploys_cost_without_it(s):
-    fleet = Fleet(s, version="2.0")
-    order = random.Random(s.world.faults()).sample(NAMES, 5)
-    led = 0
-    for name in order:
-        led += name == fleet.leader
-        fleet.restart(name, "1.0")
-    assert fleet.changes() == (led, 0)  # nobody gives way to an older one, whoever stands
-    assert fleet.terms[0]["version"] == "1.0"
 
 
 @scene(5)
@@ -259,34 +233,15 @@ class Another(Watched):
     """Of the same name and version, and of another class."""
 
 
-@pytest.mark.parametrize("kind", [Watched, Another])
 @scene(3)
-def test_two_classes_under_one_name_are_warned_of_once(s, kind):
+def test_two_classes_under_one_name_are_warned_of_once(s):
     fleet = Fleet(s, "ab", prefer="any")
-    fleet.career = kind
+    fleet.career = Another
     with mock.patch.object(enlistment.log, "warning") as warned:
         fleet.restart("b", "1.0")
         s.run(30.0)
-    assert len(warned.mock_calls) == (kind is Another), warned.mock_calls
-    for call in warned.mock_calls:
-        line = call.args[0] % call.args[1:]
-        assert ":Another leader=a leader_class=" in line
-        assert line.endswith(":Watched")
-
-
-@scene(3)
-def test_what_a_newer_version_has_written_survives_operators_and_leaders(s):
-    fleet = Fleet(s, "ab", prefer="any")
-    for path in ("control", "term"):
-        data = json.loads(s.cluster.znodes()[f"{FOLDER}/{path}"] or b"{}")
-        changed = json.dumps({**data, "mood": "calm"}).encode()
-        s.ask(lambda beside, path=path, changed=changed: beside.set(f"{FOLDER}/{path}", changed))
-    s.beside.do(Operator(s.beside.session, "c").pause)
-    s.beside.do(Operator(s.beside.session, "c").resume)
-    assert json.loads(s.cluster.znodes()[f"{FOLDER}/control"])["mood"] == "calm"
-    fleet.workers["a"].process.kill()
-    s.until(lambda: fleet.leader == "b")
-    assert fleet.terms[1]["mood"] == "calm"
+    (call,) = warned.mock_calls
+    assert ":Another leader=a leader_class=" in call.args[0] % call.args[1:]
 
 
 @scene(5)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-from unittest import mock
-
 import pytest
 
-from leaderq import Deposed, LeaderCareer
+from leaderq import Deposed
 from leaderq.events import (
     Stage,
     Standing,
@@ -17,9 +14,8 @@ from leaderq.events import (
     WorkPaused,
     WorkResumed,
 )
-from leaderq.running.watchdog import Watchdog
-from leaderq.term import Reason, Term
-from leaderq.zookeeper import Create, Delete, SessionState, SetData
+from leaderq.term import Reason
+from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import CONTROL, FOLDER, LINE, is_claim, is_create, scene
 
 
@@ -114,20 +110,6 @@ def test_bug_17_a_losers_release_leaves_its_successors_record_alone(s):
     assert b.believes(successor)
 
 
-@scene(timeout_s=4.0)
-def test_bug_17_a_losers_own_clean_up_is_refused(s):
-    a, b, term = s.standing("ab")
-    s.cut(a)
-    successor = b.await_term()
-    b.do(lambda: successor.write([Create("/shared", b"the successor's")]))
-    s.heal(a)
-    s.until(lambda: a.session.state is SessionState.CONNECTED)
-    for write in (term.write, lambda ops: term._fenced_write(term, ops)):
-        with pytest.raises(Deposed):
-            a.do(lambda write=write: write([Delete("/shared")]))
-    assert "/shared" in s.cluster.znodes()
-
-
 @scene()
 def test_bug_18_short_losses_of_the_connection_keep_the_term(s):
     a = s.actor("a", timeout_s=20.0)
@@ -174,17 +156,6 @@ def test_bug_20_two_sessions_lost_in_a_row_demote_once(s, again):
     assert [one.reason for one in a.events(TermEnded)] == [Reason.SESSION]
     term = a.lead()
     assert s.line() == {term.id: a.session.id}
-
-
-@scene()
-def test_bug_20_a_waiting_candidate_that_loses_two_sessions_stands_once(s):
-    a, b, _ = s.standing("ab")
-    for _ in range(2):
-        old = b.session.id
-        s.expire(b)
-        s.until(lambda old=old: b.session.id not in (None, old))
-    s.run(2.0)
-    assert sorted(s.line().values()) == sorted([a.session.id, b.session.id])
 
 
 @pytest.mark.parametrize("znode", ["term", "control"])
@@ -235,31 +206,6 @@ def test_bug_25_a_process_that_stood_still_past_its_lease_goes_on_with_nothing(s
     with pytest.raises(Deposed):
         a.do(lambda: term._fenced_write(term, [SetData(CONTROL, b"late")]))
     assert b.believes(successor)
-
-
-@scene(timeout_s=6.0, tick_s=0.5)
-def test_bug_25_a_call_that_holds_the_gil_ends_with_its_worker_before_another_leads(s):
-    class Stuck(LeaderCareer):
-        def inaugurate(self, term: Term) -> None:
-            s.world.note("inaugurated", by=term.candidate)
-
-        def execute(self, term: Term) -> None:
-            s.world.current.process.freeze()  # no thread of its goes on, and it is not stopped
-            s.world.park(0.01)
-
-    real = Watchdog.look
-
-    def look(self: Watchdog, now_s: float, *, stopped: bool) -> Any:
-        return real(self, now_s, stopped=False)
-
-    with mock.patch.object(Watchdog, "look", look):
-        a, b = (s.cluster.worker(name, Stuck, career="c") for name in "ab")
-        a.start()
-        s.until(lambda: a.is_leading)
-        b.start()
-        s.until(lambda: not a.process.alive, within_s=6.0)
-        assert not b.is_leading
-        s.until(lambda: b.is_leading, within_s=6.0)
 
 
 @scene(timeout_s=3.0)

@@ -152,26 +152,19 @@ def test_a_log_that_nobody_reads_keeps_no_guardian_from_ending_its_worker(
         eventually(lambda: history.lines("begin"))
         b = start(TINY, id="b", session_timeout_s=4)
         b.wait_for("standing")
-        fill(writing)
+        for size in (4096, 1):
+            with suppress(BlockingIOError):
+                while True:
+                    os.write(writing, b"\n" * size)
         proxy.black_hole()
         leading(b)
         (inaugurated,) = history.lines("inaugurate", term=2)
-        begun = len(history.lines("begin", term=2))
-        eventually(lambda: len(history.lines("begin", term=2)) > begun + 200, interval_s=0.2)
-        late = [each for each in history.lines("effect", term=1) if each["at"] > inaugurated["at"]]
-        assert len(late) == 0
         proxy.heal()  # the guardian is about to close the session
         assert a.wait() == 1
+        assert all(each["at"] < inaugurated["at"] for each in history.lines("effect", term=1))
     finally:
         os.close(reading)
         os.close(writing)
-
-
-def fill(pipe: int) -> None:
-    for size in (4096, 1):
-        with suppress(BlockingIOError):
-            while True:
-                os.write(pipe, b"\n" * size)
 
 
 def test_a_session_that_its_worker_could_not_close_is_closed_by_the_guardian(

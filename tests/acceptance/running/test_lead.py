@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import running_with
 
 from leaderq.election import Operator
 from leaderq.running.descendants import children_of
@@ -37,11 +36,6 @@ echo reaped >"$0"
 while :; do sleep 0.01; done
 """
 AS_PROCESS_ONE = ["unshare", "-U", "-r", "-p", "-f", "--kill-child", "--mount-proc"]
-LEAVING = """
-(trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
-setsid sh -c 'trap "" TERM; while :; do echo apart >>"$0"; sleep 0.01; done' "$0" &
-until grep -q left "$0" && grep -q apart "$0"; do sleep 0.01; done
-"""
 
 
 @pytest.fixture
@@ -133,17 +127,6 @@ def test_a_command_may_ask_how_long_its_term_lasts_without_arithmetic(lead, jour
     assert 0.1 < float(left) < 60.0
     assert [*rest[:3], rest[-1]] == ["0", "0.000", "1", "2"]
     assert "LEADERQ_TERM_DEADLINE_FILE is not set" in rest[3]
-
-
-def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
-    lead, journal, history
-):
-    a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
-    assert a.wait() == 0
-    size = len(text(journal))
-    # Were one alive, this would be its time to show it.
-    assert not running_with(str(history.path))
-    assert len(text(journal)) == size
 
 
 def test_a_guardian_as_process_one_passes_signals_on_and_reaps_orphans(lead, journal):

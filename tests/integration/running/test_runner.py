@@ -6,7 +6,6 @@ with their spans. How terms and bodies end, several careers of a process, tasks 
 from __future__ import annotations
 
 import _thread
-import asyncio
 import signal
 import threading
 from contextlib import suppress
@@ -129,16 +128,3 @@ def test_a_body_that_raises_marks_its_term(session, spans):
     (term,) = spans("term c")
     assert term.status.status_code is StatusCode.ERROR
     assert term.attributes["leaderq.reason"] == "failed"
-
-
-def test_coroutines_and_loops_over_terms_have_spans_too(session, spans):
-    async def lead() -> None:
-        async with session.leadership("c"):
-            pass
-
-    asyncio.run(lead())
-    for term in session.terms("c", cool_off_s=0.0):
-        if term.number == 3:
-            term.finish()
-    assert [one.attributes["leaderq.term"] for one in spans("term c")] == [1, 2, 3]
-    assert [one.attributes["leaderq.reason"] for one in spans("term c")][-1] == "finished"

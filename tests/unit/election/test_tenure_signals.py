@@ -119,16 +119,6 @@ def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, tol
     assert told == [Input.HEARD]  # once
 
 
-def test_a_proof_that_came_late_resumes_no_paused_work(tenure, session, told, at):
-    at[0] = 101.0 + Shares(T).late_s
-    assert tenure.signal_due(at[0]) is Input.LATE
-    tenure.doubt()
-    session.on_proof(proof(101.0))
-    assert (told, tenure.term.deadline) == ([], 120.0)
-    session.on_proof(proof(102.0))
-    assert told == [Input.HEARD]
-
-
 @pytest.mark.parametrize(
     ("error", "signal"), [(NoNode("gone", index=0), Input.GONE), (ConnectionLost("x"), None)]
 )

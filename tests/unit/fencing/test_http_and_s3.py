@@ -88,11 +88,10 @@ def test_an_object_of_this_or_an_older_term_or_of_none_is_put_only_if_it_is_unch
     assert conditional_put(TEN, {"ETag": '"e"'})["IfMatch"] == '"e"'
 
 
-@pytest.mark.parametrize("name", ["leaderq-term", "Leaderq-Term"])
-def test_an_object_of_a_newer_term_is_not_put(name):
+def test_an_object_of_a_newer_term_is_not_put():
     term = open_term(9)
     with pytest.raises(Deposed, match="s3://b/k has seen term 10"):
-        conditional_put(term, head('10;career="c"', name), where="s3://b/k")
+        conditional_put(term, head('10;career="c"', "Leaderq-Term"), where="s3://b/k")
     with pytest.raises(Deposed):
         term.check()
 
@@ -102,9 +101,9 @@ def test_an_object_of_a_newer_term_is_not_put(name):
     [
         (head('1;career="other"'), "belongs to career 'other'"),
         (head("nonsense"), "'nonsense' is not a number and a career"),
-        ({"Metadata": {}}, r"head has no ETag, but \['Metadata'\]"),
+        ({"Metadata": {}}, r"head has no ETag, but \['Metadata'\].*give what head_object"),
         ({"ETag": 3}, "head has no ETag"),
-        ({"ETag": ""}, "give what head_object returned"),
+        ({"ETag": ""}, "head has no ETag"),
         ("head", "head='head': give Mapping"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from terms import open_term
 from test_stages import stage_runner
 
-from leaderq import AsyncLeaderCareer, AsyncTerm, Deposed
+from leaderq import AsyncLeaderCareer, AsyncTerm
 from leaderq.errors import ConfigurationError
 from leaderq.events import Stage
 from leaderq.running.async_career import seconds_to_cancel
@@ -60,8 +60,8 @@ class Diary(AsyncLeaderCareer):
 class Served:
     """A career that serves ``term`` on a thread of its own, as a runner lets it."""
 
-    def __init__(self, career: AsyncLeaderCareer, term: OpenTerm, budget_s: float = BUDGET_S):
-        self.career, self.term, self.budget_s = career, term, budget_s
+    def __init__(self, career: AsyncLeaderCareer, term: OpenTerm) -> None:
+        self.career, self.term = career, term
         self.failure: Any = None
         self.budgets = Budgets()
         self.budgets.open_term(term)
@@ -72,13 +72,10 @@ class Served:
         self.failure = stage_runner(self.career, self.term, budgets=self.budgets).serve()
         self.career._close()
 
-    def end(self, reason: Reason = Reason.STEP_DOWN) -> None:
+    def end(self) -> None:
         """End the term; return when it has been served."""
-        self.term.wind_up(reason)
-        self.budgets.allow(self.term, Stage.HANDOVER, self.budget_s)
-        self.join()
-
-    def join(self) -> None:
+        self.term.wind_up(Reason.STEP_DOWN)
+        self.budgets.allow(self.term, Stage.HANDOVER, BUDGET_S)
         self.thread.join(BUDGET_S / 2)
         assert not self.thread.is_alive(), "the career thread waits"
 
@@ -187,33 +184,6 @@ class Waiting(Diary):
             raise
 
 
-class Atomic(Waiting):
-    atomic = True
-
-
-def begun(career: Waiting, **options: float) -> Served:
-    """The career, served, in its first unit."""
-    served = Served(career, open_term(), **options)
-    assert career.begun.wait(30 * patience())
-    return served
-
-
-def test_what_swallows_its_cancellation_is_cancelled_once_more_and_may_clean_up_before():
-    class Swallowing(Atomic):
-        async def unit(self, term: AsyncTerm) -> None:
-            self.begun.set()
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                await asyncio.sleep(0.1)
-                self.note("swallowed")
-            await asyncio.sleep(3600)
-
-    served = begun(career := Swallowing(), budget_s=0.4)
-    served.end()
-    assert career.calls[2:] == ["swallowed", f"hand over: {Reason.STEP_DOWN}"]
-
-
 @pytest.mark.parametrize("atomic", [False, True])
 def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
     class Feed(Waiting):
@@ -227,7 +197,8 @@ def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
                 raise
 
     Feed.atomic = atomic
-    served = begun(career := Feed())
+    served = Served(career := Feed(), open_term())
+    assert career.begun.wait(30 * patience())
     threading.Timer(0.1, career.go.set).start()
     served.end()
     finished = ["finished", "waits no longer"]
@@ -308,30 +279,6 @@ def test_tasks_that_a_unit_leaves_behind_are_cancelled_and_named(caplog):
     assert "Leaking.leak" in told
 
 
-def test_a_unit_that_cancels_all_tasks_of_the_loop_is_over_only_when_it_has_cleaned_up():
-    class Clearing(Diary):
-        async def unit(self, term: AsyncTerm) -> None:
-            self.left = asyncio.create_task(self.clean_up("a task"))
-            await asyncio.sleep(0)
-            for task in asyncio.all_tasks():
-                task.cancel()
-            await self.clean_up("the unit")
-
-        async def clean_up(self, who: str) -> None:
-            try:
-                await asyncio.sleep(BUDGET_S)
-            except asyncio.CancelledError:
-                for _ in range(20):
-                    await asyncio.sleep(0.005)
-                self.note(f"{who} is clean")
-                raise
-
-    driven = drive(career := Clearing(), may_fail=True)
-    assert isinstance(driven.error, asyncio.CancelledError)
-    assert sorted(career.calls[3:5]) == ["a task is clean", "the unit is clean"]
-    assert career.calls[5:] == ["hand over: Reason.FAILED", "retire"]
-
-
 def test_a_call_that_is_cancelled_with_all_tasks_before_its_first_step_is_made_all_the_same():
     class Clearing(Diary):
         async def inaugurate(self, term: AsyncTerm) -> None:
@@ -351,31 +298,6 @@ def test_a_call_that_is_cancelled_with_all_tasks_before_its_first_step_is_made_a
     driven = drive(career := Clearing(), units=2)
     assert driven.error is None
     assert career.calls.count("execute") == 2
-
-
-def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
-    log: list[str] = []
-
-    class Keeping(Diary):
-        def keep(self, what: str) -> None:
-            async def kept() -> None:
-                try:
-                    await asyncio.sleep(3600)
-                finally:
-                    log.append(f"{what} ended after {self.calls[-1]}")
-
-            vars(self)[what] = asyncio.create_task(kept())
-
-        async def prepare(self) -> None:
-            self.keep("process")
-            self.note("prepare")
-
-        async def inaugurate(self, term: AsyncTerm) -> None:
-            self.keep("term")
-            self.note("inaugurate", term)
-
-    drive(Keeping(), units=2)
-    assert log == ["term ended after hand over: Reason.WITHDRAWN", "process ended after retire"]
 
 
 def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():
@@ -416,14 +338,3 @@ def test_a_plain_term_may_not_wait_on_an_event_loop():
 
     asyncio.run(wait())
     assert not held.wait(1)
-
-
-def test_the_lease_ends_a_wait_though_nobody_else_looks():
-    async def wait() -> None:
-        assert not await AsyncTerm(held).wait(3600)
-
-    held = open_term(lasts_s=0.05)
-    asyncio.run(wait())
-    assert held.reason is Reason.LEASE
-    with pytest.raises(Deposed):
-        AsyncTerm(held).check()

@@ -156,11 +156,12 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
 class FakeSession:
     """What the link needs of a session."""
 
+    state = SessionState.CONNECTED
+    credentials = Credentials(7, b"secret")
+    resolved_servers = (("127.0.0.1", 2181),)
+
     def __init__(self) -> None:
         self.timeout_s = 24.0
-        self.state = SessionState.CONNECTED
-        self.credentials = Credentials(7, b"secret")
-        self.resolved_servers = [("127.0.0.1", 2181)]
         self.listeners: list[Any] = []
 
     @property
@@ -219,20 +220,9 @@ def guardian():
     made.link._link.close()
 
 
-def test_a_term_that_is_on_is_reported_with_the_end_of_its_lease(guardian):
-    led = guardian.watching()
-    first = eventually(guardian.reports)[0]
-    assert first == {
-        "term": 3,
-        "lease_until_s": led.deadline,
-        "grace_s": 1.0,
-        "budget_until_s": None,
-        "handing_over": False,
-    }
-
-
 def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
     led = guardian.watching()
+    assert guardian.reports()[-1]["lease_until_s"] == led.deadline
     for move, by_s in ((led.prolong, 50.0), (led.shorten, -20.0)):
         until_s = led.deadline + by_s
         move(until_s)
@@ -242,9 +232,7 @@ def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
 def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
     led = guardian.watching()
     led.wind_up(Reason.NODE_DELETED)
-    report = eventually(
-        lambda: next((r for r in guardian.reports() if r["lease_until_s"] < led.deadline), None)
-    )
+    report = guardian.reports()[-1]
     assert report["lease_until_s"] <= now_s()
     assert report["budget_until_s"] is None
 
@@ -252,7 +240,7 @@ def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
 def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
     led = guardian.watching()
     led.wind_up(Reason.STEP_DOWN)
-    report = eventually(lambda: next((r for r in guardian.reports() if r["budget_until_s"]), None))
+    report = guardian.reports()[-1]
     assert report["lease_until_s"] == led.deadline
     assert 9 < report["budget_until_s"] - now_s() <= 10
     guardian.link.report()
@@ -266,14 +254,6 @@ def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
     guardian.session.timeout_s = 24.0
     guardian.link.report(handing_over=led)
     assert guardian.reports()[-1]["grace_s"] == pytest.approx(0.1)
-
-
-def test_what_the_guardian_was_told_of_a_term_is_not_told_again(guardian):
-    led = guardian.watching()
-    guardian.link.report(handing_over=led)
-    told = len(guardian.reports())
-    guardian.link.report(handing_over=led)
-    assert len(guardian.reports()) == told >= 2
 
 
 def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
@@ -341,29 +321,9 @@ import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
-SPARING = f"""
-import os, subprocess, time
-from leaderq.running.descendants import children_of, descendants_of, end_all
-parent = subprocess.Popen({PARENT!r}, start_new_session=True)
-while not descendants_of(parent.pid):
-    time.sleep(0.01)
-assert end_all(os.getpid(), within_s=60, but=parent.pid)
-assert not descendants_of(parent.pid)
-try:
-    raise SystemExit(parent.wait(0.5))  # the time in which it would have died
-except subprocess.TimeoutExpired:
-    parent.kill()
-"""
 CUT_NAME = "начисление".encode()[:15]
 """As the system cuts the name of a program: within a letter."""
 NAMED = f"import time; open('/proc/self/comm', 'wb').write({CUT_NAME!r}); time.sleep(600)"
-NOT_OURS = """
-import sys
-from leaderq.running.descendants import StartedInTerm
-started = StartedInTerm(guardian=int(sys.argv[1]))
-started._since = 0
-print(len(started.kill_left()))
-"""
 
 
 def pids(processes: set[Started]) -> set[int]:
@@ -375,9 +335,8 @@ def found(process: subprocess.Popen[Any]) -> set[Started]:
     return {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
 
 
-@pytest.mark.parametrize("rounds", [50, pytest.param(500, marks=pytest.mark.long)])
-def test_a_process_that_goes_while_it_is_looked_at_has_no_children(rounds):
-    for _ in range(rounds):
+def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
+    for _ in range(50):
         with subprocess.Popen(["sleep", "600"]) as process:
             reaper = threading.Thread(target=process.wait)
             reaper.start()
@@ -418,11 +377,6 @@ def test_a_group_is_killed_whole_whoever_a_listing_has_missed(monkeypatch):
         eventually(lambda: not descendants.send(missed, 0))
 
 
-def test_who_is_spared_lives_on_and_what_it_has_started_does_not():
-    with subprocess.Popen([sys.executable, "-c", SPARING]) as root:
-        assert root.wait() == 0
-
-
 def test_a_number_that_another_process_bears_by_now_is_left_alone():
     with subprocess.Popen(SLEEPER) as other:
         former = {one._replace(began=one.began - 1) for one in eventually(lambda: found(other))}
@@ -454,13 +408,3 @@ def test_the_helpers_of_multiprocessing_live_on():
     assert tracker not in pids(started.kill_left())
     assert tracker in pids(descendants_of(os.getpid()))
     del lock
-
-
-def test_a_guardian_that_is_not_our_parent_any_more_is_not_searched():
-    with subprocess.Popen(PARENT, start_new_session=True) as stranger:
-        below = eventually(lambda: descendants_of(stranger.pid))
-        inner = [sys.executable, "-c", NOT_OURS, str(stranger.pid)]
-        ended = subprocess.run(inner, check=True, capture_output=True, text=True).stdout
-        kill(below)
-        stranger.kill()
-    assert ended == "0\n"

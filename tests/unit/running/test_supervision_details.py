@@ -12,7 +12,6 @@ from leaderq.career import LeaderCareer
 from leaderq.events import Stage
 from leaderq.running import supervision
 from leaderq.running.supervision import (
-    GIVE_WAY_S,
     Allowance,
     Budgets,
     CoolOff,
@@ -180,13 +179,9 @@ def test_what_has_no_health_check_costs_no_thread():
 FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
 
 
-def test_a_new_record_has_no_failures_and_no_pause():
-    assert CoolOff() == CoolOff(0, 0.0, "")
-    assert GIVE_WAY_S == 0.1
-
-
 @pytest.mark.parametrize("reason", Reason)
 def test_each_end_of_a_term_has_its_cool_off(reason):
+    assert CoolOff() == CoolOff(0, 0.0, "")
     policy = Retry(3, 1.0, 30.0)
     after = after_term(CoolOff(1, 0.0, ""), reason, 5.0, policy, chance=0.0)
     if reason in FAILED:
@@ -204,6 +199,6 @@ def test_each_end_of_a_term_has_its_cool_off(reason):
         asked = after_term(CoolOff(1), reason, 5.0, policy, stand_again_after_s=0.5)
         assert asked == CoolOff(0, 0.5, "")
         at_once = after_term(CoolOff(1), reason, 5.0, policy, stand_again_after_s=0.0)
-        assert at_once == CoolOff(0, GIVE_WAY_S, "")
+        assert at_once == CoolOff(0, 0.1, "")
     else:
-        assert after == CoolOff(0, GIVE_WAY_S, "")
+        assert after == CoolOff(0, 0.1, "")

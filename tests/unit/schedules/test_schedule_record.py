@@ -74,14 +74,11 @@ def test_each_reason_is_a_sentence_of_its_own() -> None:
 
 SPOILT: list[dict[str, Any]] = [
     {"last": "x"},
-    {"last": None},
     {"last": float("inf")},
     {"next": []},
-    {"ran": {}},
     {"when": None},
     {"when": {"every_ms": 0}},
     {"when": {"every_ms": "1"}},
-    {"when": {"every_ms": None}},
     {"when": {"cron": 5}},
     {"running": {"at": 5}},
     {"running": {"at": 5, "began": 6, "term": 7, "candidate": 8}},

@@ -27,8 +27,6 @@ TABLE = [
     # (zone, expression, from, until, the ticks)
     ("Europe/Berlin", "30 2 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
     ("Europe/Berlin", "30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN, ["2026-10-25T02:30+02:00"]),
-    ("Europe/Berlin", "0 3 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
-    ("Europe/Berlin", "0 3 * * *", AUTUMN, DAY_AFTER_AUTUMN, ["2026-10-25T03:00+01:00"]),
     # several times in the gap are its end, once
     ("Europe/Berlin", "0,30 2 * * *", SPRING, DAY_AFTER_SPRING, ["2026-03-29T03:00+02:00"]),
     ("Europe/Berlin", "0,30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN,
@@ -39,21 +37,13 @@ TABLE = [
     ("Europe/Berlin", "0 * * * *", AUTUMN, "2026-10-25T03:00+01:00",
      ["2026-10-25T01:00+02:00", "2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00",
       "2026-10-25T03:00+01:00"]),
-    ("Europe/Berlin", "*/30 2 * * *", AUTUMN, DAY_AFTER_AUTUMN,
-     ["2026-10-25T02:00+02:00", "2026-10-25T02:30+02:00", "2026-10-25T02:00+01:00",
-      "2026-10-25T02:30+01:00"]),
     # half an hour: 02:00 becomes 02:30 in October, 02:00 becomes 01:30 in April
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-04T00:00+10:30", "2026-10-05T00:00+11:00",
      ["2026-10-04T02:30+11:00"]),
     ("Australia/Lord_Howe", "45 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
      ["2026-04-05T01:45+11:00"]),
-    ("Australia/Lord_Howe", "*/30 2 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
-     ["2026-04-05T02:00+10:30", "2026-04-05T02:30+10:30"]),
     ("Australia/Lord_Howe", "*/30 1 * * *", "2026-04-05T00:00+11:00", "2026-04-06T00:00+10:30",
      ["2026-04-05T01:00+11:00", "2026-04-05T01:30+11:00", "2026-04-05T01:30+10:30"]),
-    # a zone without changes
-    ("Asia/Kolkata", "30 2 * * *", "2026-03-29T00:00+05:30", "2026-03-31T00:00+05:30",
-     ["2026-03-29T02:30+05:30", "2026-03-30T02:30+05:30"]),
     ("UTC", "0 0 29 2 *", "2026-01-01T00:00+00:00", "2033-01-01T00:00+00:00",
      ["2028-02-29T00:00+00:00", "2032-02-29T00:00+00:00"]),
     # only minute 59: Debian's cron refuses it, others take it for each minute
@@ -118,14 +108,10 @@ def test_of_ticks_that_come_in_crowds_the_newest_are_looked_at_too(cron, until):
     ("options", "said"),
     [
         ({}, "either a cron expression, or every_s"),
-        ({"cron": "* * * * *", "every_s": 1}, "either a cron expression, or every_s"),
         ({"cron": "@daily"}, "'@daily' does not have five fields: minute, hour"),
-        ({"cron": "0 0 0 * * *"}, "does not have five fields"),
         ({"cron": "61 * * * *"}, "'61 * * * *' cannot be read: Bad minute"),
-        ({"cron": "0 0 31 2 *"}, "'0 0 31 2 *' cannot be read"),
         ({"cron": "* * * * *", "tz": "Berlin"}, "tz='Berlin' is not a time zone known here"),
         ({"cron": "* * * * *", "tz": timezone.utc}, "give its name, like 'Europe/Berlin'"),
-        ({"every_s": 0}, "every_s=0: give 0.1 to 3"),
         ({"every_s": "30"}, "every_s='30': give 0.1 to 3"),
         ({"every_s": 1, "catch_up": "first"}, "catch_up='first': give 'last' or 'all' or 'none'"),
         ({"every_s": 1, "grace_s": -1}, "grace_s=-1: give more than 0 seconds, or None"),
