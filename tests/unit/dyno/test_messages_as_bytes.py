@@ -260,7 +260,7 @@ def test_the_message_in_a_letter_is_read_or_said_to_be_corrupt() -> None:
     letter = DeadMessage("n", "s", "killed", "", 1, 1, 1, 1, frame.packed())
     assert letter.frame == frame
     with pytest.raises(CorruptItem):
-        _ = letter._replace(data=b"DQ1\n").frame
+        _ = DeadMessage("n", "s", "killed", "", 1, 1, 1, 1, b"DQ1\n").frame
 
 
 NUMBERED = ("deliveries", "failures", "first_ms", "died_ms")
