@@ -210,19 +210,6 @@ def follow(  # noqa: C901 - a table of events
     assert names.take(99, now_ms + 10) == sorted(free | over)
 
 
-def test_a_listing_forgets_rests_of_names_that_are_gone_and_keeps_the_others() -> None:
-    names = waiting(plain(1, 2, 3))
-    names.take(3, 0)
-    for number, until_ms in ((1, 30), (2, 20), (3, 10)):
-        names.rest(plain(number)[0], until_ms)
-    names.replace(plain(1, 2, 4))
-    assert names.next_ms() == 20
-    assert names.take(9, 0) == plain(4)
-    assert names.take(9, 20) == plain(2)
-    assert names.next_ms() == 30
-    assert names.take(9, 30) == plain(1)
-
-
 def test_the_first_that_must_wait_is_the_earlier_of_a_rest_and_a_due_time() -> None:
     names = waiting([delayed(500, 1), delayed(900, 2), delayed(5, 0)], QueueKind.DELAY)
     assert names.take(9, 10) == [delayed(5, 0)]
@@ -390,15 +377,6 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert names.in_hand == {*plain(3, 6), *mine}
     left = names.take_overdue(99, GRACE_MS)
     assert left == sorted([*theirs, *plain(2, 5, 8)])
-
-
-def test_what_came_after_the_last_listing_is_not_overdue_before_the_next() -> None:
-    names = waiting(plain(0))
-    names.add(plain(5)[0])
-    names.take(9, 0, Share(0, 2))
-    assert names.overdue_ms(0) == GRACE_MS
-    assert names.overdue_ms(GRACE_MS) is None
-    assert names.take_overdue(9, GRACE_MS) == []
 
 
 def test_a_freed_name_is_left_at_its_place() -> None:
