@@ -152,9 +152,9 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             one.version += 1
             one.leased, one.ours, one.over, one.until_ms = False, False, None, now_ms + 50 * amount
             index.rested(rest_name(one.until_ms, one.version, name))
-        elif what == "wake" and one.until_ms is not None and not one.ours:
+        elif what == "wake" and one.until_ms is not None:
             index.rest_over(rest_name(one.until_ms, one.version, name), now_s)
-            one.until_ms, one.leased = None, True
+            one.until_ms, one.leased = None, not one.ours
         elif what == "over" and one.leased:
             one.over = amount
             assert index.observed(name, amount, 0.0, now_s)
@@ -337,16 +337,6 @@ def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
     index.rested(rest_name(100, 3, NAME))
     index.rest_over(rest_name(100, 3, NAME), 0.0)
     index.claims_listed([], module.SETTLING_S)  # deleted by hand
-    assert free(index) == [Choice(NAME)]
-
-
-def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
-    index = index_of(NAME)
-    index.rested(SOON)
-    assert free(index) == [Choice(NAME, 1, SOON)]
-    index.rest_over(SOON, 0.0)
-    assert (free(index), index.to_look_at(0, everything=True)) == ([], [])
-    index.release([NAME])
     assert free(index) == [Choice(NAME)]
 
 
