@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.security import make_acl
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode
@@ -99,23 +98,6 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session):
         with pytest.raises(StaleLease):
             one.ack([Create("/own/other")])
         assert session.exists("/own/other") is None
-
-
-def test_a_root_that_may_not_be_written_holds_no_settings_and_its_messages_are_delivered(
-    session, kazoo
-):
-    rights = make_acl("world", "anyone", read=True, create=True, delete=True, admin=True)
-    kazoo.create("/poor")
-    kazoo.set_acls("/poor", [rights])
-    with (
-        DynoQueue(session, "/poor", shards=("a", "b")) as queue,
-        DynoQueue(session, "/poor") as other,
-    ):
-        queue.push([Message(payload=b"1", shard=shard) for shard in "ab"])
-        found = other.pop(2, 30, least=2)
-        assert sorted(one.shard for one in found) == ["a", "b"]
-        assert session.get("/poor")[0] == b""
-        assert other.ack(found) == [None, None]
 
 
 def raising(error: BaseException) -> Callable[[Delivery], None]:

@@ -65,14 +65,11 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session):
         if b"07" in values and len(batches) < 20:
             raise ValueError("one of them is bad")
 
-    with consuming(
-        session, None, consume_batch=consume, batch_items=6, retry=Retry(attempts=10, first_s=0.01)
-    ):
+    retry = Retry(attempts=10, first_s=0.01)
+    with consuming(session, consume_batch=consume, batch_items=6, retry=retry):
         eventually(lambda: is_empty(session))
     assert all(len(batch) <= 6 for batch in batches)
-    assert {value for batch in batches for value in batch} == {
-        b"%02d" % number for number in range(20)
-    }
+    assert {one for batch in batches for one in batch} == {b"%02d" % one for one in range(20)}
     failed = next(batch for batch in batches if b"07" in batch)
     assert all([value] in batches for value in failed if len(failed) > 1)
 

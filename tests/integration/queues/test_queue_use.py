@@ -1,5 +1,5 @@
-"""Using a queue on the real server: the builder, pausing, taking back; and what happens after as
-many writes as a version can count.
+"""Using a queue on the real server: a blocking consumer, the builder, pausing, taking back; and
+what happens after as many writes as a version can count.
 """
 
 from __future__ import annotations
@@ -8,12 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from consumption import LOCKS, PATH, Held, Seen, numbered
+from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
 from leaderq.errors import QueueClosed
-from leaderq.queues import TEXT, DistributedQueue, ErrorMode, QueueBuilder
+from leaderq.queues import TEXT, BlockingQueueConsumer, DistributedQueue, ErrorMode, QueueBuilder
 from leaderq.testing import eventually
 from leaderq.zookeeper.writing import groups
+
+
+def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session):
+    blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
+    with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
+        queue.put_many(numbered(10))
+        for item in numbered(10):
+            assert blocking.take(60) == item
+            assert item in stored(session)
+            blocking.task_done()
+        eventually(lambda: queue.depth() == 0)
 
 
 def test_the_builder_builds_all_four_with_the_same_settings(session):

@@ -420,16 +420,11 @@ def test_the_id_of_a_message_that_is_over_is_free_or_kept_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("path", ["/q/ids/i", f"{BASE}/rests/r"])
-def test_a_message_can_do_without_its_id_and_without_its_marker(path: str) -> None:
+def test_a_message_can_do_without_its_id_and_its_marker_and_nothing_else(path: str) -> None:
     operations = (Delete(path), Delete(MESSAGE), Create(path))
     rest = (Delete(MESSAGE), Create(path))
     assert transitions.without_missing(operations, NoNode("gone", path=path)) == rest
     assert transitions.without_missing(rest, NoNode("gone", path=path)) is None
-    assert transitions.without_missing(operations, BadVersion("else", path=path)) is None
-
-
-def test_a_message_cannot_do_without_anything_else() -> None:
-    operations = (Delete(MESSAGE), Delete(CLAIM))
-    assert transitions.without_missing(operations, NoNode("gone", path=MESSAGE)) is None
-    assert transitions.without_missing(operations, NoNode("gone")) is None
-    assert transitions.without_missing(operations, ConnectionLost("away")) is None
+    others = [BadVersion("else", path=path), NoNode("gone", path=MESSAGE), NoNode("gone")]
+    for other in (*others, ConnectionLost("away")):
+        assert transitions.without_missing(operations, other) is None

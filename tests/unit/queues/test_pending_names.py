@@ -379,24 +379,6 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert left == sorted([*theirs, *plain(2, 5, 8)])
 
 
-def test_a_freed_name_is_left_at_its_place() -> None:
-    names = waiting(plain(1, 3, 5, 7))
-    assert names.take(3, 0) == plain(1, 3, 5)
-    names.release(plain(1, 5))
-    names.take(9, 0, Share(0, 2))
-    names.release(plain(3))
-    names.take(9, 0, Share(0, 2))
-    assert names.take_overdue(9, GRACE_MS) == plain(1, 3, 5, 7)
-
-
-@pytest.mark.parametrize("name", ["queue-|a|0000000001", "queue-|b|0000000001"])
-def test_a_new_name_that_was_deleted_is_not_taken_whatever_orders_it(name: str) -> None:
-    names = waiting(["queue-|c|0000000009"], QueueKind.ID)
-    names.add(name)
-    names.discard(name)
-    assert names.take(9, 0) == ["queue-|c|0000000009"]
-
-
 def test_of_many_names_of_others_only_the_first_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -105,11 +105,8 @@ def fit(*waiting: OperationGroup, max_ops: int = 99, max_bytes: int = 999) -> in
     return len(taken)
 
 
-def test_what_is_promised_of_the_servers_memory() -> None:
-    assert (module.MULTI_BYTES, module.MULTI_OPS, module.MARGIN_BYTES) == (65_536, 256, 4096)
-
-
 def test_groups_fit_until_operations_or_bytes_are_full_the_guard_included() -> None:
+    assert (module.MULTI_BYTES, module.MULTI_OPS, module.MARGIN_BYTES) == (65_536, 256, 4096)
     assert fit(group(2), group(2), max_ops=5) == 2
     assert fit(group(2), group(2), max_ops=4) == 1
     assert fit(group(size=10), group(size=10), max_bytes=20) == 2
