@@ -62,8 +62,9 @@ def test_what_has_waited_since_an_earlier_listing_is_anybodys_whatever_came_sinc
 
 def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -> None:
     names = waiting(plain(*range(1, 100)))
-    assert names.take(1, 0) == plain(1)
-    names.rest(plain(1)[0], 10)
+    assert names.take(3, 0) == plain(1, 2, 3)
+    names.release(plain(1, 2))
+    names.rest(plain(3)[0], 10)
     names.take(99, 0, Share(0, 2))
     names.take(99, 10, Share(0, 2))
     assert names.take_overdue(50, GRACE_MS) == plain(*range(1, 100, 2))
