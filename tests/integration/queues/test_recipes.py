@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from consumption import LOCKS, PATH, Flaky, Held, stored
 
-from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed, TooLarge
+from leaderq.errors import ConfigurationError, PutsFailed, QueueClosed, QueueEmpty, TooLarge
 from leaderq.queues import (
     DistributedDelayQueue,
     DistributedIdQueue,
@@ -183,3 +183,56 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
         assert stored(session) == [b"1", b"2"]
         assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
+
+
+# -- simple queues
+
+
+@pytest.fixture
+def simple(session) -> Iterator[SimpleDistributedQueue]:
+    with SimpleDistributedQueue(session, "/queue") as one:
+        yield one
+
+
+def test_an_empty_queue_has_no_element_whatever_foreign_children_it_has(simple, session):
+    session.ensure_path("/queue/foreign")
+    session.create("/queue/queue-", sequential=True)
+    simple.offer_many([b"a", b"b"])
+    assert [simple.remove(), simple.poll(), simple.poll()] == [b"a", b"b", None]
+    assert simple.peek() is None
+    for ask in (simple.remove, simple.element):
+        with pytest.raises(QueueEmpty, match="/queue"):
+            ask()
+    assert len(session.children("/queue")) == 2
+
+
+def test_nothing_of_a_simple_queue_is_left_below_the_path_or_beside_it(simple, session):
+    simple.offer(b"a")
+    assert simple.poll() == b"a"
+    assert len(session.children("/queue-meta/tallies")) == 2
+    assert simple.close()
+    assert session.children("/queue-meta/tallies") == []
+    assert session.children("/queue") == []
+
+
+def test_closing_wakes_who_waits_at_a_simple_queue(simple):
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(simple.take)
+        eventually(taken.running)
+        assert simple.close()
+        with pytest.raises(QueueClosed):
+            taken.result(60)
+    for ask in (simple.poll, simple.peek, lambda: simple.offer(b"")):
+        with pytest.raises(QueueClosed):
+            ask()
+
+
+def test_an_item_that_is_too_large_is_refused_and_nothing_is_sent(simple):
+    with pytest.raises(TooLarge) as caught:
+        simple.offer_many([b"small", b"x" * 1_100_000])
+    assert caught.value.size > caught.value.limit
+    assert simple.poll() is None
+    simple.offer(b"x" * 1_000_000)
+    assert simple.poll() == b"x" * 1_000_000
+    with pytest.raises(ConfigurationError):
+        simple.poll_many(0)
