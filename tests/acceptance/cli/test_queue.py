@@ -44,16 +44,11 @@ def values(session: Session, path: str) -> list[bytes]:
     ]
 
 
-def bury(
-    session: Session, path: str, *, count: int = 1, error: str = "KeyError: 'iban'"
-) -> list[str]:
+def bury(session: Session, path: str, value: bytes, error: str = "KeyError: 'iban'") -> str:
     session.ensure_path(f"{path}-dead")
     times: dict[str, Any] = {"enqueued_ms": 5, "died_ms": 1_790_000_000_000}
     note = Note(reason="attempts", error=error, origin="queue-0000000099", attempt=10, **times)
-    return [
-        session.create(f"{path}-dead/queue-", encode([b"dead %d" % n], note), sequential=True)[-16:]
-        for n in range(count)
-    ]
+    return session.create(f"{path}-dead/queue-", encode([value], note), sequential=True)[-16:]
 
 
 def test_items_are_put_listed_shown_and_drained_in_their_order(queue, path):
@@ -92,18 +87,14 @@ def test_a_queue_is_removed_with_everything_beside_it_and_only_by_force_while_it
 
 
 def test_dead_letters_are_shown_filtered_sent_back_and_dropped(queue, path, session):
-    names = bury(session, path, count=3)
-    bury(session, path, error="TimeoutError: bank away")
+    names = [bury(session, path, b"dead %d" % n) for n in range(3)]
+    bury(session, path, b"dead 0", "TimeoutError: bank away")
     table = queue("dead", path, "--limit", "2").lines
     assert table[0].split() == ["NAME", "DIED", "ORIGIN", "ATTEMPTS", "REASON", "ERROR", "ITEM"]
     assert table[1].endswith("queue-0000000099  10        attempts  KeyError: 'iban'  dead 0")
     assert len(table) == 3
-    rows = queue("dead", path, "--json", "--error", "BANK").rows
-    assert [(row["origin"], row["died"][:4], row["values"]) for row in rows] == [
-        ("queue-0000000099", "2026", ["dead 0"])
-    ]
-    none = f"no dead letters of that kind of {path}\n"
-    assert queue("dead", path, "--error", "nothing") == (0, "", none)
+    (row,) = queue("dead", path, "--json", "--error", "BANK").rows
+    assert (row["died"][:4], row["values"]) == ("2026", ["dead 0"])
     assert queue("requeue", path, names[1], "--yes").err == f"1 sent back to {path}; 3 remain\n"
     assert queue("requeue", path, "--error", "timeout", "--json", "--yes").rows == [
         {"requeued": 1, "gone": 0, "remain": 2}
@@ -123,28 +114,16 @@ def test_what_an_operator_gets_wrong_is_said_in_one_line_and_changes_nothing(que
     mistakes: list[tuple[list[str], str]] = [
         (["ls", near], f"there is no queue at {near}"),
         (["peek", near], f"did you mean {path}?"),
-        (["drain", f"{near}/x/y", "--yes"], "there is no queue"),
         (["purge", path], f"this deletes all items at {path}; give --yes"),
         (["drain", path], "give --yes"),
         (["dead", path, "nameless"], "there is no dead letter nameless"),
-        (["requeue", path], "say which letters"),
         (["requeue", path, "x", "--all"], "give either NAMEs or --all"),
-        (["requeue", path, "--all"], "give --yes"),
         (["put", path, "--id", "x", "b"], "those of a plain queue, and --id was given"),
-        (["put", path, "--kind", "simple", "b"], "those of a plain queue, and simple was given"),
         (["put", path, "--id", "x", "--priority", "1", "b"], "different kinds of queue"),
-        (
-            ["put", path, "--kind", "plain", "--priority", "1", "b"],
-            "--priority is for priority queues",
-        ),
         (["put", path, "--from-json", "--multi", "2"], "--from-json stands alone"),
         (["drain", path, "--yes", "--json", "--null"], "--json stands alone"),
-        (["peek", "orders"], "must be absolute"),
         (["rm", "", "--yes"], "must be absolute"),
-        (["peek", path, "--limit", "9" * 30], f"{'9' * 30} is not in the range"),
         (["purge", "/", "--yes"], "'/' is not a queue"),
-        (["peek", path, "--kind", "fifo"], "'fifo' is not one of"),
-        (["pek", path], "did you mean 'peek'?"),
     ]
     for arguments, said in mistakes:
         queue(*arguments).assert_refused(said)
@@ -175,10 +154,8 @@ def test_a_drain_into_a_pipe_that_breaks_puts_back_all_that_was_not_read(
     assert (process.returncode, b"Traceback" in err) == (1, False), err
     assert read.splitlines()[:taken] == filled[:taken]
     assert values(session, path) == filled[taken:]
-    assert (
-        err.decode()
-        == f"the reader went away; what it had not read went back\n{taken} drained from {path}\n"
-    )
+    said = f"the reader went away; what it had not read went back\n{taken} drained from {path}\n"
+    assert err.decode() == said
 
 
 def test_a_drain_that_is_killed_loses_nothing_and_the_next_one_ends_it(

@@ -4,15 +4,13 @@ consumer lives through.
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
 
 from leaderq.errors import BadVersion, QueueClosed
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import Consumption
-from leaderq.queues.wire.names import QueueKind, id_of
+from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import decode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
@@ -58,19 +56,6 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session)
             item.ack()
 
 
-def test_requeue_puts_an_item_to_the_tail_with_its_id(session):
-    fill(session, [b"a"], QueueKind.ID, id="x")
-    fill(session, [b"b"], QueueKind.ID, id="y")
-    with consuming(session, kind=QueueKind.ID) as queue:
-        first = queue.take(60)
-        assert abs(first.enqueued.timestamp() - time.time()) < 3600
-        first.requeue()
-        with queue.take(60) as item:
-            assert (item.value, id_of(item.name)) == (b"b", "y")
-        with queue.take(60) as item:
-            assert (item.value, id_of(item.name), item.attempt) == (b"a", "x", 2)
-
-
 def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session):
     fill(session, [b"%02d" % number for number in range(20)])
     batches: list[list[bytes]] = []
@@ -80,14 +65,11 @@ def test_a_batch_consumer_gets_many_and_what_failed_comes_alone(session):
         if b"07" in values and len(batches) < 20:
             raise ValueError("one of them is bad")
 
-    with consuming(
-        session, None, consume_batch=consume, batch_items=6, retry=Retry(attempts=10, first_s=0.01)
-    ):
+    retry = Retry(attempts=10, first_s=0.01)
+    with consuming(session, consume_batch=consume, batch_items=6, retry=retry):
         eventually(lambda: is_empty(session))
     assert all(len(batch) <= 6 for batch in batches)
-    assert {value for batch in batches for value in batch} == {
-        b"%02d" % number for number in range(20)
-    }
+    assert {one for batch in batches for one in batch} == {b"%02d" % one for one in range(20)}
     failed = next(batch for batch in batches if b"07" in batch)
     assert all([value] in batches for value in failed if len(failed) > 1)
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from leaderq.queues import DistributedIdQueue, DistributedQueue, Retry, SimpleDistributedQueue
+from leaderq.queues import DistributedIdQueue, DistributedQueue, Retry
 from leaderq.testing import ZooKeeperServer, eventually
 from leaderq.testing.java import find_java
 from leaderq.zookeeper import Session, connect
 from leaderq.zookeeper.wire import Multi
-from leaderq.zookeeper.writing.in_flight import MOST_BYTES
 
 KEPT = 520
 """A few more transactions than a server keeps in memory."""
@@ -31,13 +29,8 @@ def live_mb(server: ZooKeeperServer) -> float:
     if not jcmd.exists():
         pytest.skip(f"{jcmd} is not there: the Java that was found cannot tell about its heap")
     subprocess.run([jcmd, str(server.pid), "GC.run"], capture_output=True, check=True, timeout=60)
-    told = subprocess.run(
-        [jcmd, str(server.pid), "GC.heap_info"],
-        capture_output=True,
-        check=True,
-        timeout=60,
-        text=True,
-    ).stdout
+    command = [jcmd, str(server.pid), "GC.heap_info"]
+    told = subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout
     return sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told)) / 1024
 
 
@@ -59,24 +52,15 @@ def put_many(session: Session) -> None:
             queue.purge()
 
 
-def offer_many(session: Session) -> None:
-    with SimpleDistributedQueue(session, "/q") as queue:
-        for _ in range(2):
-            queue.offer_many([bytes(8000)] * 4400)
-            while queue.poll_many(500):
-                continue
-
-
 def left_by(traffic: Callable[[Session], None], heap_mb: int) -> float:
     with ZooKeeperServer(heap_mb=heap_mb) as server, connect(server.address) as session:
         traffic(session)
         return live_mb(server)
 
 
-@pytest.mark.parametrize("traffic", [put_many, offer_many][: len(HEAPS)])
 @pytest.mark.parametrize("heap_mb", HEAPS)
-def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(traffic, heap_mb):
-    assert left_by(traffic, heap_mb) - left_by(single_creates, heap_mb) < 100
+def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(heap_mb):
+    assert left_by(put_many, heap_mb) - left_by(single_creates, heap_mb) < 100
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
@@ -87,54 +71,35 @@ def test_a_consumer_that_meets_large_items_behind_small_ones_does_not_kill_the_s
     small = 6000
     done: list[int] = []
 
+    def work(value: bytes) -> None:
+        done.append(len(value))
+
     with ZooKeeperServer(heap_mb=heap_mb) as server, connect(server.address) as session:
         with DistributedQueue(session, "/q") as queue:
             queue.put_many([b"small"] * small)
             queue.put_many([bytes(LARGE)] * count)
-        consumer = DistributedQueue(
-            session, "/q", consumer=lambda value: done.append(len(value)), lock_path=lock_path
-        )
-        consumer.start()
-        eventually(lambda: len(done) == small + count or not server.alive)
-        assert server.alive
-        assert sorted(done) == [5] * small + [LARGE] * count
-        consumer.close()
-
-
-def note_multis(session: Session) -> tuple[list[int], list[int]]:
-    """The bytes of each multi from now on, and those under way with it."""
-    sizes, under_way = list[int](), [0]
-    send, lock = session._send_packed, threading.Lock()
-
-    def noted(request: Any, convert: Any) -> Any:
-        size = len(request.serialize()) if isinstance(request, Multi) else 0
-
-        def count(change: int) -> None:
-            with lock:
-                under_way.append(under_way[-1] + change)
-
-        sizes.append(size)
-        count(size)
-        answer = send(request, convert)
-        answer.add_done_callback(lambda _: count(-size))
-        return answer
-
-    session._send_packed = noted
-    return sizes, under_way
+        with DistributedQueue(session, "/q", consumer=work, lock_path=lock_path):
+            eventually(lambda: len(done) == small + count or not server.alive)
+            assert server.alive
+            assert sorted(done) == [5] * small + [LARGE] * count
 
 
 @pytest.mark.parametrize(
     "lock_path, long", [(None, 1), (None, 1000), ("/locks", 1), ("/locks", 250)]
 )
 def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(session, lock_path, long):
-    sizes, _ = note_multis(session)
-    done: list[int] = []
+    send, sizes, done = session._send_packed, list[int](), list[int]()
+
+    def noted(request: Any, convert: Any) -> Any:
+        sizes.append(len(request.serialize()) if isinstance(request, Multi) else 0)
+        return send(request, convert)
 
     def work(value: bytes) -> None:
         done.append(len(value))
         if len(value) == 1000:
             raise ValueError("set aside")
 
+    session._send_packed = noted
     with DistributedIdQueue(session, "/q") as queue:
         for size, count in ((8000, 60), (10, 500), (1000, 300)):
             queue.put_many((bytes(size), "i" * long) for _ in range(count))
@@ -144,10 +109,3 @@ def test_multis_of_puts_claims_and_settlements_have_at_most_128_kb(session, lock
     ) as queue:
         eventually(lambda: len(done) == 860 and queue.depth() == 0)
     assert 32 << 10 < max(sizes) <= 128 << 10
-
-
-def test_a_writer_has_at_most_its_limit_and_one_multi_under_way(session):
-    _, under_way = note_multis(session)
-    with DistributedQueue(session, "/q") as queue:
-        assert queue.put_many([bytes(LARGE)] * 20) == 20
-    assert LARGE < max(under_way) <= MOST_BYTES + (1 << 20)

@@ -10,8 +10,8 @@ import pytest
 from consumption import fill
 
 from leaderq.errors import NoNode
-from leaderq.queues.admin import Moved, Purged, QueueAdmin, QueueDrain, queues_below
-from leaderq.queues.wire.names import QueueKind, prefix_for
+from leaderq.queues.admin import Purged, QueueAdmin, queues_below
+from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
@@ -83,33 +83,6 @@ def test_a_purge_by_age_goes_by_when_an_item_was_first_put(session, admin):
     assert admin.purge(older_s=0) == Purged(deleted=2)
 
 
-def bury(session: Session, places: QueuePaths, name: str, items: list[bytes], **said: Any) -> None:
-    session.ensure_path(places.dead)
-    why = {"reason": "attempts", "error": "KeyError: 'iban'", "attempt": 3, "died_ms": 9}
-    note = Note(origin=name, **{**why, **said})
-    session.create(f"{places.dead}/{name[:-10]}", encode(items, note), sequential=True)
-
-
-def test_letters_are_shown_and_go_back_once_as_they_were(session, admin):
-    urgent = prefix_for(QueueKind.PRIORITY, priority=-9)
-    bury(session, PLACES, f"{urgent}0000000041", [b"x", b"y"], enqueued_ms=7)
-    bury(session, PLACES, "queue-0000000042", [b"\0garbage"], reason="corrupt", raw=True)
-    session.create(f"{PLACES.dead}/stray")
-    first, second = admin.dead_letters.browse()
-    note = first.note
-    assert (note.reason, note.error, note.attempt) == ("attempts", "KeyError: 'iban'", 3)
-    assert (note.origin, first.died_ms) == (f"{urgent}0000000041", 9)
-    assert first.says("IBAN")
-    assert second.says("corrupt")
-    assert admin.dead_letters.requeue([first, second]) == Moved(2)
-    assert admin.dead_letters.requeue([first, second]) == Moved(0, gone=2)
-    assert admin.dead_letters.names() == []
-    back = {one.name: one for one in admin.browse()}
-    assert set(back) == {f"{urgent}0000000000", "queue-0000000001"}
-    assert back[f"{urgent}0000000000"].data == encode([b"x", b"y"], Note(enqueued_ms=7))
-    assert back["queue-0000000001"].data == b"\0garbage"
-
-
 def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_letter(
     session, admin
 ):
@@ -118,48 +91,10 @@ def test_queues_are_found_below_a_path_even_when_they_are_empty_and_have_a_dead_
     session.create("/in/simple/qn-", b"b", sequential=True)
     session.ensure_path("/in/nothing/queue")
     session.create(PLACES.lock("queue-0000000000"), ephemeral=True)
-    bury(session, QueuePaths("/in/reaped"), "queue-0000000000", [b"a"])
+    session.ensure_path("/in/reaped-dead")
+    session.create("/in/reaped-dead/queue-", encode([b"a"]), sequential=True)
     assert list(queues_below(session, "/in")) == ["/in/q", "/in/reaped", "/in/simple"]
     with pytest.raises(NoNode):
         list(queues_below(session, "/in/absent"))
     seen = QueueAdmin(session, QueuePaths("/in/reaped")).overview()
     assert (seen.exists, seen.depth, seen.dead) == (False, 0, 1)
-
-
-def drained(draining: QueueDrain, limit: int | None = None) -> list[bytes]:
-    out: list[bytes] = []
-    for batch in draining.batches(limit):
-        for one in batch:
-            out += one.items or ()
-            draining.keep(one)
-    return out
-
-
-@pytest.mark.parametrize("data", [None, b"foreign"])
-def test_a_drain_of_what_is_no_queue_does_not_make_one_of_it(session, data):
-    path = "/beside/none"
-    session.ensure_path("/beside")
-    if data is not None:
-        session.create(path, data)
-    with QueueAdmin(session, QueuePaths(path)).drain() as draining:
-        assert drained(draining) == []
-        assert list(queues_below(session, "/beside")) == [path]
-    assert session.children("/beside") == ([] if data is None else ["none"])
-
-
-def test_what_a_drain_has_not_kept_goes_back_to_its_place_with_its_data(session, admin):
-    wanted = [b"%04d" % n for n in range(40)]
-    put(session, *wanted)
-    before = [(one.name, one.data) for one in admin.browse()]
-    with pytest.raises(ZeroDivisionError), admin.drain() as draining:
-        batch = next(draining.batches())
-        assert len(batch) == len(session.children(f"{PLACES.meta}/drained")) == 16
-        draining.keep(batch[0])
-        draining.keep(batch[2])
-        raise ZeroDivisionError
-    left = [(one.name, one.data) for one in admin.browse()]
-    assert left == [before[1], *before[3:]]
-    assert session.exists(PLACES.meta) is None
-    with admin.drain() as draining:
-        assert drained(draining, limit=3) == [wanted[1], *wanted[3:5]]
-        assert drained(draining) == wanted[5:]

@@ -1,5 +1,5 @@
-"""Using a queue on the real server: blocking consumers, the builder, taking, pausing, looking,
-closing; what it leaves behind, and what happens after as many writes as a version can count.
+"""Using a queue on the real server: a blocking consumer, the builder, pausing, taking back; and
+what happens after as many writes as a version can count.
 """
 
 from __future__ import annotations
@@ -10,67 +10,39 @@ from typing import Any
 import pytest
 from consumption import LOCKS, PATH, Held, Seen, numbered, stored
 
-from leaderq.errors import QueueClosed, RequestRefused
-from leaderq.queues import (
-    TEXT,
-    BlockingQueueConsumer,
-    DistributedQueue,
-    ErrorMode,
-    QueueBuilder,
-    Retry,
-)
+from leaderq.errors import QueueClosed
+from leaderq.queues import TEXT, BlockingQueueConsumer, DistributedQueue, ErrorMode, QueueBuilder
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 from leaderq.zookeeper.writing import groups
-
-QUICK = Retry(attempts=10, first_s=0.01)
 
 
 def test_a_blocking_consumer_acknowledges_when_the_work_is_done_and_not_before(session):
     blocking: BlockingQueueConsumer[bytes] = BlockingQueueConsumer()
     with DistributedQueue(session, PATH, consumer=blocking, lock_path=LOCKS) as queue:
-        for item in numbered(10):
-            queue.put(item)
+        queue.put_many(numbered(10))
         for item in numbered(10):
             assert blocking.take(60) == item
-            assert any(data == item for data in stored(session))
+            assert item in stored(session)
             blocking.task_done()
         eventually(lambda: queue.depth() == 0)
-        assert blocking.take(0.05) is None
 
 
 def test_the_builder_builds_all_four_with_the_same_settings(session):
-    seen = Seen()
-    builder = (
-        QueueBuilder.builder(session, seen, TEXT, PATH)
-        .lock_path(LOCKS)
-        .max_items(100)
-        .put_in_background()
-        .final_flush_s(20.0)
-        .keywords(concurrency=2, error_mode=ErrorMode.KEEP, retry=QUICK, name="built")
-    )
+    builder = QueueBuilder.builder(session, seen := Seen(), TEXT, PATH).lock_path(LOCKS)
+    builder.max_items(100).put_in_background().final_flush_s(20.0)
+    builder.keywords(concurrency=2, error_mode=ErrorMode.KEEP, name="built")
     with ThreadPoolExecutor(2) as pool:
         builder.executor(pool)
-        with builder.build_queue() as queue:
-            queue.put("plain")
-            seen.wait_for(1)
-        with builder.build_id_queue() as ids:
-            ids.put("id", "x")
-            seen.wait_for(2)
-        with builder.build_priority_queue(3) as priorities:
-            priorities.put("priority", 1)
-            seen.wait_for(3)
-        with builder.build_delay_queue() as delays:
-            delays.put("delay")
-            assert seen.wait_for(4) == ["plain", "id", "priority", "delay"]
-    batches: list[Any] = []
-    with (
-        QueueBuilder.builder(session, None, TEXT, PATH)
-        .keywords(consume_batch=batches.append, batch_items=10)
-        .build_queue() as queue
-    ):
-        queue.put_many(["a", "b", "c"])
-        eventually(lambda: sum(map(len, batches)) == 3)
+        built: list[tuple[Any, tuple[Any, ...]]] = [
+            (builder.build_queue(), ("plain",)),
+            (builder.build_id_queue(), ("id", "x")),
+            (builder.build_priority_queue(3), ("priority", 1)),
+            (builder.build_delay_queue(), ("delay",)),
+        ]
+        for number, (queue, put) in enumerate(built, 1):
+            with queue:
+                queue.put(*put)
+                assert seen.wait_for(number)[-1] == put[0]
 
 
 def test_a_paused_queue_begins_nothing_until_it_is_resumed(session):
@@ -120,29 +92,6 @@ def test_an_item_is_taken_back_by_its_name_unless_somebody_has_begun_it(opened, 
         producer.cancel(str(other))
 
 
-def test_a_queue_can_be_iterated_until_it_is_closed(session):
-    seen: list[bytes] = []
-
-    def work(queue: DistributedQueue[bytes]) -> None:
-        for item in queue:
-            with item:
-                seen.append(item.value)
-
-    with ThreadPoolExecutor(1) as pool, DistributedQueue(session, "/q") as queue:
-        working = pool.submit(work, queue)
-        queue.put_many([b"one", b"two"])
-        queue.put_multi([b"three", b"four"])
-        eventually(lambda: len(seen) == 4)
-        queue.close()
-        assert working.result(60) is None
-    assert seen == [b"one", b"two", b"three", b"four"]
-    with pytest.raises(QueueClosed):
-        next(iter(DistributedQueue(session, "/never-started")))
-
-
-# -- what a queue leaves behind
-
-
 @pytest.mark.parametrize("lock_path", [None, "/locks"])
 def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch, lock_path):
     monkeypatch.setattr(groups, "RENEW_AT", 20)
@@ -159,29 +108,3 @@ def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch
         assert len(versions) == 2
         assert max(versions) <= 20
         assert session.children("/q-meta/members") == members
-
-
-def everything(session: Session, path: str = "") -> set[str]:
-    children = session.children(path or "/")
-    return {f"{path}/{name}" for name in children}.union(
-        *(everything(session, f"{path}/{name}") for name in children)
-    )
-
-
-def test_a_queue_in_use_is_deleted_by_force_only(session, opened):
-    queue = DistributedQueue(session, "/q", lock_path="/locks")
-    with queue:
-        queue.put_many(numbered(3))
-        item = queue.take(60)
-        with DistributedQueue(
-            opened(), "/q", lock_path="/locks", consumer=lambda _value: None
-        ) as other:
-            eventually(lambda: other.depth() == 1)
-            with pytest.raises(RequestRefused, match=r"1 items.*1 consumers|2 consumers"):
-                other._admin.delete()
-        assert item is not None
-    with pytest.raises(RequestRefused, match="1 items"):
-        queue.delete()
-    assert queue.delete(force=True) > 3
-    assert not {path for path in everything(session) if "q" in path or "locks" in path}
-    assert queue.delete() == 0

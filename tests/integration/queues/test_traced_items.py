@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from consumption import LOCKING, PATH, Flaky, Seen, consuming
+from consumption import LOCKING, PATH, Flaky, consuming
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 from traces import linked
 from traces import spans as spans
 
 from leaderq.dyno import DynoQueue, Message, Worker
-from leaderq.errors import TooLarge
 from leaderq.queues import DistributedQueue, Retry
 from leaderq.queues.admin import ItemLetters
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
-from leaderq.zookeeper import Session
 
 
 def test_a_message_is_linked_to_what_pushed_it(session, spans):
@@ -42,20 +39,13 @@ def test_a_message_is_linked_to_what_pushed_it(session, spans):
     assert second.status.status_code is StatusCode.ERROR
 
 
-def put_traced(session: Session, value: bytes) -> None:
-    with (
-        DistributedQueue(session, PATH) as queue,
-        trace.get_tracer("test").start_as_current_span("request"),
-    ):
-        queue.put(value)
-        assert queue.flush_puts(30)
-
-
 @LOCKING
 def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_letters(
     session, spans, lock
 ):
-    put_traced(session, b"bad")
+    request_span = trace.get_tracer("test").start_as_current_span("request")
+    with DistributedQueue(session, PATH) as queue, request_span:
+        queue.put(b"bad")
     (sent,), (request,) = spans(f"send {PATH}"), spans("request")
     assert sent.parent.span_id == request.context.span_id
     dead = ItemLetters(session, QueuePaths(PATH))
@@ -67,13 +57,3 @@ def test_an_item_is_linked_to_what_put_it_also_when_it_comes_back_from_the_dead_
     for span in spans(f"process {PATH}"):
         assert linked(span) == [sent.context.span_id]
         assert span.parent is None
-
-
-def test_an_item_that_leaves_no_room_for_its_context_is_put_without(session, spans):
-    size = 2_000_000
-    with pytest.raises(TooLarge) as refused:
-        put_traced(session, bytes(size))
-    put_traced(session, bytes(size - refused.value.size + refused.value.limit))
-    with consuming(session, Seen()):
-        eventually(lambda: bool(spans(f"process {PATH}")))
-    assert [span.links for span in spans(f"process {PATH}")] == [()]

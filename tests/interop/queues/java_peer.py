@@ -205,10 +205,6 @@ class JavaQueue(JavaThing):
     def put_multi(self, items: Sequence[bytes], how: object = "") -> None:
         self._put("put-multi", ",".join(item.hex() for item in items) if items else "-", how)
 
-    def put_numbers(self, first: int, count: int) -> None:
-        """Put ``count`` items, each a number as text."""
-        self._put("put-numbers", first, count)
-
     def _put(self, verb: str, *arguments: object) -> None:
         self.do(verb, *arguments)
         assert self.do("flush") == ["true"]

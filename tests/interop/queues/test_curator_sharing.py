@@ -50,25 +50,16 @@ class Sharing(Seen):
 
 def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened, znode_root):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    theirs = java.queue("plain", path, lock=lock_path)
     with recipe(QueueKind.PLAIN, opened(), path, lock_path=lock_path) as ours:
-        theirs.put_numbers(0, ITEMS // 2)
-        ours.put_many(b"%d" % number for number in range(ITEMS // 2, ITEMS))
+        ours.put_many(b"%d" % number for number in range(ITEMS))
         assert ours.depth() == ITEMS
         javas = java.queue("plain", path, lock=lock_path, consume=True, threads=8, held=True)
         all_have = threading.Event()
         pythons = [Sharing(all_have) for _ in range(3)]
         with ExitStack() as stack:
             for seen in pythons:
-                consumer = recipe(
-                    QueueKind.PLAIN,
-                    opened(),
-                    path,
-                    lock_path=lock_path,
-                    consumer=seen,
-                    concurrency=2,
-                )
-                stack.enter_context(consumer)
+                options = {"lock_path": lock_path, "consumer": seen, "concurrency": 2}
+                stack.enter_context(recipe(QueueKind.PLAIN, opened(), path, **options))
             for seen in pythons:
                 seen.await_items(100)
             javas.do("release")
@@ -78,9 +69,7 @@ def test_ten_thousand_items_go_to_java_and_to_us_and_each_goes_once(java, opened
             eventually(lambda: not ours._session.children(lock_path), timeout_s=60)
         javas.close()
     got = [javas.consumed, *(seen.values for seen in pythons)]
-    assert all(len(values) >= 100 for values in got), (
-        f"each had its share: {[len(values) for values in got]}"
-    )
+    assert all(len(values) >= 100 for values in got), "each had its share"
     assert sorted(int(item) for values in got for item in values) == list(range(ITEMS))
 
 
@@ -106,9 +95,8 @@ def test_java_on_an_idle_queue_is_woken_after_a_consumer_of_ours_was_killed(
     java, session, znode_root, holder
 ):
     path, lock_path = f"{znode_root}/q", f"{znode_root}/locks"
-    with recipe(
-        QueueKind.PLAIN, session, path, lock_path=lock_path
-    ) as bystander:  # puts only; and is the one who wakes Java
+    # The bystander puts only; and is the one who wakes Java.
+    with recipe(QueueKind.PLAIN, session, path, lock_path=lock_path) as bystander:
         bystander.put(b"precious")
         dying = holder(path, lock_path)
         javas = java.queue("plain", path, lock=lock_path, consume=True)

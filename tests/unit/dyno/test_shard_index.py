@@ -152,9 +152,13 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             one.version += 1
             one.leased, one.ours, one.over, one.until_ms = False, False, None, now_ms + 50 * amount
             index.rested(rest_name(one.until_ms, one.version, name))
-        elif what == "wake" and one.until_ms is not None and not one.ours:
-            index.rest_over(rest_name(one.until_ms, one.version, name), now_s)
-            one.until_ms, one.leased = None, True
+        elif what == "wake" and one.until_ms is not None:
+            marker, older = (rest_name(one.until_ms, one.version - by, name) for by in (0, 1))
+            for late in (marker, older):  # changes nothing, also while the message is ours
+                index.rested(late)
+            for over in (older, marker):
+                index.rest_over(over, now_s)
+            one.until_ms, one.leased = None, not one.ours
         elif what == "over" and one.leased:
             one.over = amount
             assert index.observed(name, amount, 0.0, now_s)
@@ -312,17 +316,6 @@ def test_a_marker_may_come_before_its_message() -> None:
     assert stranger.to_look_at(0, everything=True) == []
 
 
-def test_older_news_of_a_rest_change_nothing() -> None:
-    index = index_of(NAME)
-    index.rested(LATER)
-    index.rested(SOON)
-    index.rest_over(SOON, 0.0)
-    assert (free(index, 499), index.next_due_ms(0)) == ([], 500)
-    assert free(index, 500) == [Choice(NAME, 2, LATER)]
-    index.rested(LATER)  # again, while it is ours
-    assert free(index, 500) == []
-
-
 def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
     index = index_of(NAME)
     index.claims_listed([NAME], 0)
@@ -337,16 +330,6 @@ def test_a_rest_that_is_over_is_leased_until_somebody_looks() -> None:
     index.rested(rest_name(100, 3, NAME))
     index.rest_over(rest_name(100, 3, NAME), 0.0)
     index.claims_listed([], module.SETTLING_S)  # deleted by hand
-    assert free(index) == [Choice(NAME)]
-
-
-def test_a_rest_that_ends_while_the_message_is_ours_leaves_it_ours() -> None:
-    index = index_of(NAME)
-    index.rested(SOON)
-    assert free(index) == [Choice(NAME, 1, SOON)]
-    index.rest_over(SOON, 0.0)
-    assert (free(index), index.to_look_at(0, everything=True)) == ([], [])
-    index.release([NAME])
     assert free(index) == [Choice(NAME)]
 
 

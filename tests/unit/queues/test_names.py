@@ -43,17 +43,13 @@ def ordered(kind: QueueKind, given_names: list[str]) -> list[str]:
     [
         (QueueKind.PRIORITY, {"priority": 0}, 0, "queue-1000000000000000000"),
         (QueueKind.PRIORITY, {"priority": 5}, 1, "queue-1000000050000000001"),
-        (QueueKind.PRIORITY, {"priority": -1}, 2, "queue-0FFFFFFFF0000000002"),
         (QueueKind.PRIORITY, {"priority": -5}, 3, "queue-0FFFFFFFB0000000003"),
         (QueueKind.PRIORITY, {"priority": INT_MIN}, 4, "queue-0800000000000000004"),
         (QueueKind.PRIORITY, {"priority": INT_MAX}, 5, "queue-17FFFFFFF0000000005"),
-        (QueueKind.PRIORITY, {"priority": 10}, 6, "queue-10000000A0000000006"),
         (QueueKind.DELAY, {"due_ms": 1}, 0, "queue-|00000001|0000000000"),
         (QueueKind.DELAY, {"due_ms": 1700000000000}, 1, "queue-|18BCFE56800|0000000001"),
-        (QueueKind.DELAY, {"due_ms": 4102444800000}, 2, "queue-|3BB2CC3D800|0000000002"),
         (QueueKind.ID, {"id": "a/b|c"}, 0, "queue-|a_b_c|0000000000"),
         (QueueKind.ID, {"id": "id"}, 1, "queue-|id|0000000001"),
-        (QueueKind.ID, {"id": "x1"}, 3, "queue-|x1|0000000003"),
     ],
 )
 def test_items_are_named_as_curator_names_them(
@@ -79,16 +75,12 @@ def test_an_id_is_what_stands_between_the_first_separator_and_the_next() -> None
     ("name", "sequence", "prefix"),
     [
         ("queue-0000000005", 5, "queue-"),
-        ("qn-0000000005", 5, "qn-"),
         ("queue--2147483648", INT_MIN, "queue-"),
         ("queue--000000005", -5, "queue-"),
-        ("qn--000000005", -5, "qn-"),
         ("queue-100000005-999999999", -999999999, "queue-100000005"),
         ("queue-100000005-2147483648", INT_MIN, "queue-100000005"),
         ("queue-|id|-000000001", -1, "queue-|id|"),
-        ("queue-|0000000001|0000000002", 2, "queue-|0000000001|"),
         ("queue-", 0, "queue-"),
-        ("queue-x", 0, "queue-x"),
         ("", 0, ""),
         ("x-2147483648", INT_MIN, "x"),
         ("-000000001", -1, ""),
@@ -164,15 +156,7 @@ def test_a_due_time_that_java_cannot_read_is_now(due: str) -> None:
 
 @pytest.mark.parametrize(
     ("due", "due_ms"),
-    [
-        ("ff", 255),
-        ("+1", 1),
-        ("-1", -1),
-        ("7fffffffffffffff", 2**63 - 1),
-        ("id|1F", 0x1F),
-        ("-8000000000000000", -(2**63)),
-        ("7FFFFFFFFFFFFFFF", 2**63 - 1),
-    ],
+    [("+1", 1), ("id|1f", 0x1F), ("-8000000000000000", -(2**63)), ("7FFFFFFFFFFFFFFF", 2**63 - 1)],
 )
 def test_a_due_time_that_java_can_read_is_read(due: str, due_ms: int) -> None:
     name = f"queue-|{due}|0000000001"
@@ -204,18 +188,15 @@ def test_what_cannot_stand_in_a_name_is_refused_at_once(what: str, wrong: object
     ("there", "kind"),
     [
         ([], None),
-        (["lock", "_c_1-latch-0000000000"], None),
         (["queue-0000000001"], QueueKind.PLAIN),
         (["foreign", "queue-0000000001", "queue-1000000050000000001"], QueueKind.PRIORITY),
         (["queue-0000000001", "queue-0FFFFFFFB-2147483648"], QueueKind.PRIORITY),
         (["queue-0000000001", "queue-|18BCFE56800|0000000001"], QueueKind.DELAY),
-        (["queue-|18BCFE56800|-000000001"], QueueKind.DELAY),
         (["queue-|18BCFE56800|0000000001", "queue-|order 7|0000000002"], QueueKind.ID),
         (["queue-|id|0000000002", "queue-0000000001"], QueueKind.ID),
         (["qn-0000000001", "other"], QueueKind.SIMPLE),
         (["queue-2000000050000000001"], QueueKind.PLAIN),
         (["queue-a|0000000001"], QueueKind.PLAIN),
-        (["queue-|a|0000000001"], QueueKind.ID),
     ],
 )
 def test_the_kind_of_a_queue_shows_in_its_names(there: list[str], kind: QueueKind | None) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
-import zlib
 from array import array
-from dataclasses import asdict, fields
+from dataclasses import astuple
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,8 +56,6 @@ contents = st.lists(st.binary(max_size=300), max_size=5)
     ("items", "written"),
     [
         ([b"hello"], "00010001010000000568656c6c6f02"),
-        ([b"a", b"b"], "0001000101000000016101000000016202"),
-        ([b"a"], "0001000101000000016102"),
         ([b"a", b"bc"], "000100010100000001610100000002626302"),
         ([b""], "00010001010000000002"),
         ([], "0001000102"),
@@ -67,7 +64,6 @@ contents = st.lists(st.binary(max_size=300), max_size=5)
 def test_data_is_what_curator_writes(items: list[bytes], written: str) -> None:
     assert encode(items).hex() == written
     assert decode(bytes.fromhex(written)) == Payload(items)
-    assert len(encode(items)) == 5 + sum(5 + len(item) for item in items)
 
 
 @given(items=contents, note=st.none() | notes, compress=st.booleans())
@@ -84,21 +80,9 @@ def test_what_follows_the_end_is_ignored_if_it_is_not_ours(items: list[bytes], t
     assert list(decode(encode(items) + tail).items) == items
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        b"leaderq:",
-        b"leaderq:[]",
-        b"leaderq:7",
-        b"leaderq:{",
-        b"leaderq:\xff\xfe",
-        b"leaderq:" + b"[" * 100_000,
-        b"leaderq:" + b"9" * 10_000,
-        b"LEADERQ:{}",
-    ],
-)
-def test_a_note_that_is_none_is_none(tail: bytes) -> None:
-    assert decode(encode([b"a"]) + tail) == Payload([b"a"])
+@pytest.mark.parametrize("said", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"9" * 10_000])
+def test_a_note_that_is_none_is_none(said: bytes) -> None:
+    assert decode(encode([b"a"]) + b"leaderq:" + said) == Payload([b"a"])
 
 
 # -- corrupt
@@ -121,21 +105,15 @@ def test_data_cut_at_any_byte_is_corrupt(items: list[bytes], compress: bool) -> 
         ("", "shorter than the shortest frame"),
         ("00010001", "shorter than the shortest frame"),
         ("0001000201000000016102", "begins with 00010002"),
-        ("ffffffff01000000016102", "begins with ffffffff"),
         ("0001000103000000016102", "unknown code 0x03 at byte 4"),
-        ("0001000100", "unknown code 0x00 at byte 4"),
         ("00010001010000000161ff02", "unknown code 0xff at byte 10"),
         ("0001000101ffffffff6102", "length -1 at byte 5"),
-        ("0001000101800000006102", "length -2147483648 at byte 5"),
-        ("00010001017fffffff6102", "length 2147483647 at byte 5 of an item, and 2 bytes follow"),
         ("0001000101000000036102", "length 3 at byte 5 of an item, and 2 bytes follow"),
         ("0001000101000000026102", "ends without the code 0x02"),
         ("00010001010000", "ends within the length at byte 5"),
-        ("0001000101", "ends within the length at byte 5"),
         ("000100010100000000", "ends without the code 0x02"),
         ("000100010100000001", "length 1 at byte 5 of an item, and 0 bytes follow"),
         ("1f8b", "begins as gzip"),
-        ("1f8b0800000000000003deadbeef", "begins as gzip"),
     ],
 )
 def test_a_corrupt_item_says_what_is_wrong_and_where(spoilt: str, says: str) -> None:
@@ -172,21 +150,6 @@ def test_any_bytes_are_an_item_or_corrupt(data: bytes) -> None:
     only_corrupt(b"\x00\x01\x00\x01\x02leaderq:" + data)
 
 
-@given(
-    items=contents,
-    note=st.none() | notes,
-    compress=st.booleans(),
-    seed=st.randoms(use_true_random=False),
-)
-def test_an_item_with_some_bytes_changed_is_an_item_or_corrupt(
-    items: list[bytes], note: Note | None, compress: bool, seed: random.Random
-) -> None:
-    spoilt = bytearray(encode(items, note, compress=compress))
-    for _ in range(seed.randint(1, 4)):
-        spoilt[seed.randrange(len(spoilt))] = seed.randrange(256)
-    only_corrupt(bytes(spoilt))
-
-
 # -- names, frames and paths of queues, at the edges of their ranges
 
 
@@ -221,11 +184,7 @@ def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
     assert read.error == "x" * 2000
     assert Note(attempt=1).packed() == b'leaderq:{"attempt":1}'
     assert Note(error="\u00e4").packed() == 'leaderq:{"error":"\u00e4"}'.encode()
-    assert asdict(Note()) == {
-        **dict.fromkeys(field.name for field in fields(Note)),
-        "attempt": 0,
-        "raw": False,
-    }
+    assert astuple(Note()) == (0, *[None] * 7, False)
 
 
 def test_compressed_bytes_are_those_of_one_gzip_member_at_time_zero() -> None:
@@ -237,11 +196,6 @@ def test_compressed_bytes_are_those_of_one_gzip_member_at_time_zero() -> None:
 def test_what_is_repeated_far_behind_is_decompressed_too() -> None:
     block = random.Random(1).randbytes(20_000)
     assert payloads.plain(compressed(block * 2)) == block * 2
-
-
-def test_of_gzip_in_another_format_of_zlib_nothing_is_taken() -> None:
-    with pytest.raises(CorruptItem, match="ends too early|cannot be decompressed"):  # noqa: RUF043
-        decode(b"\x1f\x8b" + zlib.compress(b"abc"))
 
 
 def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
@@ -270,32 +224,14 @@ def test_where_the_znodes_of_a_queue_are():
         assert (paths.meta, paths.dead) == (meta, dead)
     with pytest.raises(ValueError, match="has no lock path"):
         QueuePaths("/q").lock("i")
-
-
-@pytest.mark.parametrize("given", [("bad",), ("/a", "bad"), ("/a", None, "bad")])
-def test_a_path_that_zookeeper_cannot_use_is_refused_at_once(given: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigurationError):
-        QueuePaths(*given)
+        QueuePaths("q")
 
 
-@pytest.mark.parametrize(
-    ("data", "is_asked"),
-    [
-        (b'{"paused": true}', True),
-        (b'{"paused": 1}', False),
-        (b'{"paused": false}', False),
-        (b"{}", False),
-        (b"", False),
-        (b"[]", False),
-        (b"{", False),
-        (b"\xff", False),
-        (b"[" * 100_000, False),
-    ],
-)
-def test_consumers_pause_when_an_operator_says_so_and_not_otherwise(
-    data: bytes, is_asked: bool
-) -> None:
-    assert wants_pause(data) is is_asked
+def test_consumers_pause_when_an_operator_says_so_and_not_otherwise() -> None:
+    assert wants_pause(b'{"paused": true}')
+    for other in (b'{"paused": 1}', b"{}", b"", b"[]", b"\xff", b"[" * 100_000):
+        assert wants_pause(other) is False
 
 
 def refused(path: str | None, meta_path: str | None = None) -> NoPermission:
@@ -313,8 +249,6 @@ def test_a_refusal_beside_the_queue_is_explained_and_any_other_is_not() -> None:
     assert explained.path == "/jobs-meta/members"
     for other in (refused(None), refused("/jobs/x"), refused("/meta/members", "/meta")):
         assert "meta_path=" not in str(other)
-    with explaining_refusals(QueuePaths("/jobs")):
-        pass
 
 
 # -- which items are suspects after deaths, and how many deaths count; pure

@@ -20,9 +20,8 @@ import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 
 /**
  * {@code queue HANDLE CLIENT KIND PATH [consume=true] [fail=TIMES] [held=true] [lock=PATH] [threads=N] [background=false]}, then
- * {@code put HANDLE HEX [id, priority or due ms]}, {@code put-multi HANDLE HEX,... [priority or due ms]}, {@code put-numbers HANDLE FIRST COUNT},
- * {@code flush}, {@code remove HANDLE ID}, {@code step}, {@code release}; and {@code simple HANDLE CLIENT PATH} with {@code offer HANDLE HEX},
- * {@code poll HANDLE [MS]}, {@code peek}, {@code take}.
+ * {@code put HANDLE HEX [id, priority or due ms]}, {@code put-multi HANDLE HEX,... [priority or due ms]}, {@code flush}, {@code remove HANDLE ID}, {@code step}, {@code release}; and {@code simple HANDLE CLIENT PATH} with {@code offer HANDLE HEX},
+ * {@code poll HANDLE}, {@code peek}, {@code take}.
  */
 final class Queues {
     private Queues() {}
@@ -77,12 +76,6 @@ final class Queues {
         peer.act("queue", arguments -> peer.remember(arguments.get(0), started(peer, arguments)));
         peer.act("put", arguments -> running(peer, arguments).put(Peer.bytes(arguments.get(1)), last(arguments)));
         peer.act("put-multi", arguments -> running(peer, arguments).putMulti(multi(arguments.get(1)), last(arguments)));
-        peer.act("put-numbers", arguments -> {
-            int first = Integer.parseInt(arguments.get(1));
-            for (int number = first; number < first + Integer.parseInt(arguments.get(2)); number++) {
-                running(peer, arguments).put(Integer.toString(number).getBytes(), "");
-            }
-        });
         peer.verb("flush", arguments -> List.of(running(peer, arguments).queue().flushPuts(30, TimeUnit.SECONDS)));
         peer.verb("remove", arguments -> {
             DistributedIdQueue<byte[]> queue = (DistributedIdQueue<byte[]>) running(peer, arguments).queue();
@@ -101,10 +94,7 @@ final class Queues {
         peer.verb("offer", arguments -> List.of(simple(peer, arguments).offer(Peer.bytes(arguments.get(1)))));
         peer.verb("peek", arguments -> maybe(simple(peer, arguments).peek()));
         peer.verb("take", arguments -> maybe(simple(peer, arguments).take()));
-        peer.verb("poll", arguments -> maybe(
-                arguments.size() > 1
-                        ? simple(peer, arguments).poll(Long.parseLong(arguments.get(1)), TimeUnit.MILLISECONDS)
-                        : simple(peer, arguments).poll()));
+        peer.verb("poll", arguments -> maybe(simple(peer, arguments).poll()));
     }
 
     private static SimpleDistributedQueue simple(Peer peer, List<String> arguments) {
