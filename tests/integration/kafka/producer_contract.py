@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -217,39 +216,6 @@ class ProducerContract:
         assert (stage.output.read(), stage.offsets()) == ([], {})
         stage.commit(producer, 7)
         stage.shows(values, 7)
-
-    def test_one_transaction_follows_the_other_and_messages_go_where_they_are_sent(self, stage):
-        address, many = stage.output.address, f"{stage.topic}-many"
-        self.kafka.create_topics(address, {many: 3})
-        producer = stage.make()
-        for n in range(10):
-            producer.begin()
-            if n % 2:
-                producer.produce(Message(stage.output.topic, b"%d" % n))
-                producer.produce(Message(many, b"%d" % n, partition=2))
-            stage.commit(producer, n)
-        stage.shows([b"1", b"3", b"5", b"7", b"9"], 9)
-        ends = {0: 0, 1: 0, 2: 10}  # a marker behind each
-        eventually(lambda: self.kafka.end_offsets(address, many) == ends)
-
-    def test_any_thread_may_produce(self, stage):
-        producer = stage.make()
-        producer.begin()
-
-        def work(name: int) -> None:
-            for n in range(100):
-                producer.produce(Message(stage.output.topic, b"%d-%d" % (name, n)))
-
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(work, range(4)))
-        stage.commit(producer, 1)
-        # A broker writes the end of a transaction after it has promised to.
-        read = eventually(lambda: len(found := stage.output.read()) >= 400 and found, timeout_s=60)
-        assert len(read) == 400
-        for name in range(4):
-            assert [value for value in read if value.startswith(b"%d-" % name)] == [
-                b"%d-%d" % (name, n) for n in range(100)
-            ]
 
     def test_what_is_aborted_is_never_read(self, stage):
         producer = stage.make()
