@@ -34,9 +34,7 @@ def sent(monkeypatch):
 
 
 class RealConsumerContract(ConsumerContract):
-    """And what is asked of real clients only, with a fixture ``requests``: options that a consumer is
-    to have, and what counts its requests by kind then.
-    """
+    """With a fixture ``requests``: options of a consumer, and what counts its requests by kind."""
 
     def test_many_partitions_are_asked_about_in_few_requests(
         self, make_consumer, requests, kafka_broker, topic_name

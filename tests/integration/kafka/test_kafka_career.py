@@ -1,6 +1,4 @@
-"""A career drains a real topic: in order, from where it is to begin, whatever the codec, and nothing
-altered.
-"""
+"""A career drains a real topic: in order, whatever the codec, and nothing altered."""
 
 from __future__ import annotations
 
