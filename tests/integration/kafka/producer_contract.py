@@ -233,15 +233,6 @@ class ProducerContract:
         stage.commit(producer, 1)
         stage.shows([b"leader's"], 1)
 
-    def test_a_zombies_commit_is_refused(self, stage):
-        zombie = stage.begun(b"zombie's")
-        successor = stage.make()
-        with pytest.raises(KafkaFenced) as refused:
-            stage.commit(zombie, 5)
-        self.assert_refused_by_broker(refused.value)
-        stage.transact(successor, b"successor's", 2)
-        stage.shows([b"successor's"], 2)
-
     def test_a_zombies_messages_are_refused_and_its_successor_is_not_disturbed(self, stage):
         zombie = stage.begun(b"zombie's first")
         successor = stage.make()
