@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.testing import eventually
 from leaderq.testing.jars import class_path
@@ -32,11 +30,9 @@ def groups(address: str, group: str) -> dict[int, dict[str, str]]:
     return {int(row["PARTITION"]): row for row in rows}
 
 
-@pytest.fixture
-def drained(start, kafka_broker, topic_name):
-    """A topic of 201 records, one of them poison, drained by a leader that still leads; gives the
-    career's name and group.
-    """
+def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
+    start, kafka_broker, topic_name
+):
     address, career = kafka_broker.address, f"{topic_name}-career"
     create_topics(address, {topic_name: 2, f"{career}-dead": 1})
     values = [b"%d" % n for n in range(200)]
@@ -46,24 +42,18 @@ def drained(start, kafka_broker, topic_name):
     environment = {"TOPIC": topic_name, "OFFSETS": "zookeeper"}
     more = {"arguments": ["--career", career], "environment": environment}
     start("fussy:Fussy", kafka=address, cwd=CAREERS, **more)
-    return career
-
-
-def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
-    drained, kafka_broker, topic_name
-):
-    ends = end_offsets(kafka_broker.address, topic_name)
+    ends = end_offsets(address, topic_name)
     rows: dict[int, dict[str, str]] = {}
 
     def caught_up() -> bool:
-        rows.update(groups(kafka_broker.address, drained))
+        rows.update(groups(address, career))
         return {number: int(row["CURRENT-OFFSET"]) for number, row in rows.items()} == ends
 
     eventually(caught_up, timeout_s=90)
     assert {row["LAG"] for row in rows.values()} == {"0"}
     told = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", kafka_broker.address, "--topic", f"{drained}-dead"),
+        *("--bootstrap-server", address, "--topic", f"{career}-dead"),
         *["--from-beginning", "--max-messages", "1", "--timeout-ms", "60000"],
         *["--isolation-level", "read_committed", "--formatter-property", "print.headers=true"],
         *["--formatter-property", "print.key=true"],

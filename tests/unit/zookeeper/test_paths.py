@@ -73,8 +73,8 @@ def test_paths_are_joined_and_taken_apart():
 @pytest.mark.parametrize(
     ("text", "hosts", "chroot"),
     [
-        ("zk/", "zk:2181", ""),
-        (" a:1, b/app/x/", "a:1,b:2181", "/app/x"),
+        ("zk/ ", "zk:2181", ""),
+        ("a:1, b/app/x/", "a:1,b:2181", "/app/x"),
         ("[fe80::1]/app", "[fe80::1]:2181", "/app"),
     ],
 )
