@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from threading import Timer
 from typing import Any
 
@@ -30,14 +30,6 @@ def commit(consumer: ConsumerClient, offsets: Offsets, note: str = "") -> None:
     assert committing.done(0.0)
 
 
-def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
-    """A consumer that gives up soon."""
-    settings = ConsumerSettings(
-        address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0
-    )
-    return factory(settings)
-
-
 class ConsumerContract:
     """One contract class for the port; each client inherits it."""
 
@@ -52,12 +44,8 @@ class ConsumerContract:
         made: list[ConsumerClient] = []
 
         def make(**changes: Any) -> ConsumerClient:
-            words = {
-                "topics": (four_partitions,),
-                "group": four_partitions,
-                "member": "leader",
-                **changes,
-            }
+            own = {"topics": (four_partitions,), "group": four_partitions}
+            words = {**own, "member": "leader", **changes}
             consumer = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
             made.append(consumer)
             consumer.open()
@@ -282,12 +270,12 @@ class ConsumerContract:
         commit(first, {where: 0})
         with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
             transaction.send_offset(where, 7, group=where.topic)
-            consumer = make_warm(type(self).factory, kafka_broker.address, where.topic)
-            with closing(consumer):
-                consumer.open()  # that is for the next leader, who then fences the producer
-                consumer.refresh(20.0)
-                with pytest.raises(KafkaAway):
-                    consumer.committed(2.0)
+            # opening is for the next leader, who then fences the producer
+            consumer = make_consumer(open_timeout_s=2.0)
+            consumer.refresh(20.0)
+            with pytest.raises(KafkaAway):
+                consumer.committed(2.0)
+            consumer.close()
             # a plain consumer has the bug
             assert self.kafka.plain_committed(kafka_broker.address, where.topic, where) == 0
             transaction.commit()
