@@ -108,23 +108,6 @@ def call(subject: Subject, gate: threading.Barrier, seed: str, faults: list[obje
         faults.append(error)
 
 
-def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatch):
-    work = Work()
-    service = Service(NAME, work.run)
-
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
-            service.start()
-    assert not service.is_running
-    assert service.start()
-    assert service.stop()
-    assert work.runs == 1
-
-
 def test_stopping_from_inside_ends_it_without_waiting_for_itself():
     answers: list[tuple[bool, bool]] = []
 
