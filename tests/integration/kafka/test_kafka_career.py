@@ -59,35 +59,22 @@ def test_a_new_group_begins_at_the_time_that_its_career_says(drive, feed, client
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.fixture
-def compressed(kafka_broker, topic_name):
-    """Make a topic of records compressed so, some of them larger than a codec's block."""
-
-    def make(codec: str) -> str:
-        topic = f"{topic_name}-{codec}"
-        create_topics(kafka_broker.address, {topic: 1})
-        producer = Producer(
-            {"bootstrap.servers": kafka_broker.address, "compression.type": codec, "linger.ms": 50}
-        )
-        for n in range(200):
-            producer.produce(topic, value=value(n), partition=0)
-        assert producer.flush(30) == 0
-        return topic
-
-    return make
-
-
-def value(n: int) -> bytes:
-    return b"%d " % n * (50_000 if n % 50 == 0 else 5)
-
-
 @pytest.mark.parametrize(
     ("client", "codec"), [*(("kafka-python", codec) for codec in CODECS), ("confluent", "zstd")]
 )
-def test_every_codec_is_read(drive, compressed, client, codec):
-    leader = drive(topics=compressed(codec), client=client).begin()
+def test_every_codec_is_read(drive, kafka_broker, topic_name, client, codec):
+    topic, address = f"{topic_name}-{codec}", kafka_broker.address
+    create_topics(address, {topic: 1})
+    options = {"bootstrap.servers": address, "compression.type": codec, "linger.ms": 50}
+    producer = Producer(options)
+    # some are larger than a codec's block
+    values = [b"%d " % n * (50_000 if n % 50 == 0 else 5) for n in range(200)]
+    for value in values:
+        producer.produce(topic, value=value, partition=0)
+    assert producer.flush(30) == 0
+    leader = drive(topics=topic, client=client).begin()
     leader.run_until(lambda: len(leader.career.seen) >= 200)
-    assert leader.career.values() == [value(n) for n in range(200)]
+    assert leader.career.values() == values
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
