@@ -21,13 +21,6 @@ CHECKOUT = Path(__file__).parents[2]
 DOCKERFILE = CHECKOUT / "Dockerfile"
 COMPOSE_FILE = CHECKOUT / "docker-compose.yml"
 OLD_SCHEMA = Path(__file__).parent / "schemas" / "compose-1.29.2.json"
-PORTS = {
-    "LEADERQ_DEMO_ZOOKEEPER1_PORT": 2181,
-    "LEADERQ_DEMO_ZOOKEEPER2_PORT": 2182,
-    "LEADERQ_DEMO_ZOOKEEPER3_PORT": 2183,
-    "LEADERQ_DEMO_KAFKA_PORT": 9092,
-    "LEADERQ_DEMO_LEDGER_PORT": 5432,
-}
 
 
 def tool(module: str) -> Any:
@@ -73,8 +66,7 @@ def test_ports_are_published_on_the_loopback_interface_only_and_can_be_chosen(se
     published = [port for service in services.values() for port in service.get("ports", [])]
     pattern = re.compile(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+")
     found = dict(pattern.fullmatch(port).groups() for port in published)
-    assert PORTS.items() <= {name: int(port) for name, port in found.items()}.items()
-    assert len(set(found.values())) == len(published)
+    assert len(set(found)) == len(set(found.values())) == len(published) > 4
 
 
 def test_a_leader_has_more_time_to_stop_than_its_hand_over_may_take(services):
@@ -125,16 +117,10 @@ def test_hadolint_has_nothing_to_say():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_does_not_run_as_root(instructions):
-    users = [value for name, value in instructions if name == "USER"]
-    assert len(users) == 1
-    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", users[0])
-
-
-def test_no_shell_stands_between_signals_and_the_program(instructions):
-    given = dict(instructions)
-    assert json.loads(given["ENTRYPOINT"]) == ["leaderq"]
-    assert json.loads(given["CMD"]) == ["--help"]
+def test_it_does_not_run_as_root_and_no_shell_stands_between_signals_and_the_program(instructions):
+    (user,) = (value for name, value in instructions if name == "USER")
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
+    assert json.loads(dict(instructions)["ENTRYPOINT"]) == ["leaderq"]
 
 
 def test_what_is_copied_is_let_in_and_secrets_are_not(instructions):

@@ -61,5 +61,5 @@ MODULES: dict[str, tuple[str, ...]] = {
     "leaderq.fencing.http": _tests("fencing/test_http_and_s3.py"),
     "leaderq.fencing.s3": _tests("fencing/test_http_and_s3.py"),
     "leaderq.base.arguments": _tests("test_arguments.py"),
-    "leaderq.config.kinds": _tests("config/test_kinds_of_values.py"),
+    "leaderq.config.kinds": _tests("config/test_kinds_of_values.py", "config/test_schema.py"),
 }

@@ -145,12 +145,9 @@ def test_what_does_nothing_when_called_is_refused(value, kind):
     assert (args.plain_function("it", value, or_none=True) is None) is (value is None)
 
 
-@pytest.mark.parametrize("value", [None, 5, [1], (), "text", range(3)])
-def test_a_value_is_finished(value):
-    args.require_finished(value, "it")
-
-
-def test_work_that_nobody_will_do_is_refused_and_closed():
+def test_a_value_is_finished_and_work_that_nobody_will_do_is_refused_and_closed():
+    for value in (None, 5, [1], (), "text", range(3)):
+        args.require_finished(value, "it")
     made, loop = generator(), asyncio.new_event_loop()
     for value in (coroutine(), made, stream(), Future(), loop.create_future()):
         with pytest.raises(args.NotAPlainFunction, match="it returned"):

@@ -35,12 +35,6 @@ def test_a_picture_is_well_formed_and_says_what_it_shows(name: str) -> None:
     assert re.search(r"#[0-9a-f]{6}", "".join(picture.parts)) is None  # colours are the style's
 
 
-def test_each_picture_stands_in_a_page_and_each_page_names_one_that_is_there() -> None:
-    pages = [*DOCS.glob("*.rst"), *DOCS.glob("design/*.md")]
-    text = "\n".join(page.read_text() for page in pages)
-    assert set(re.findall(r"(?:\.\. picture::|\{picture\}) (\w+)", text)) == set(PICTURES)
-
-
 def test_a_plot_shows_the_figures_of_its_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from threading import Timer
 from typing import Any
 
@@ -16,7 +15,6 @@ from surroundings import RealKafka
 from leaderq.errors import Deposed, KafkaFenced, UnknownTopic
 from leaderq.kafka import ConsumerClient, Partition, Record
 from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
-from leaderq.kafka.record import FIELDS
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -30,14 +28,6 @@ def commit(consumer: ConsumerClient, offsets: Offsets, note: str = "") -> None:
     committing = consumer.commit(offsets, note)
     assert committing.done(30.0)
     assert committing.done(0.0)
-
-
-def make_warm(factory: ConsumerFactory, address: str, topic: str) -> ConsumerClient:
-    """A consumer that gives up soon."""
-    settings = ConsumerSettings(
-        address=address, topics=(topic,), group=topic, member="leader", open_timeout_s=2.0
-    )
-    return factory(settings)
 
 
 class ConsumerContract:
@@ -54,12 +44,8 @@ class ConsumerContract:
         made: list[ConsumerClient] = []
 
         def make(**changes: Any) -> ConsumerClient:
-            words = {
-                "topics": (four_partitions,),
-                "group": four_partitions,
-                "member": "leader",
-                **changes,
-            }
+            own = {"topics": (four_partitions,), "group": four_partitions}
+            words = {**own, "member": "leader", **changes}
             consumer = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
             made.append(consumer)
             consumer.open()
@@ -118,26 +104,6 @@ class ConsumerContract:
         assert zombie.assigned() == frozenset()
         commit(leader, dict.fromkeys(leader.assigned(), 0))
 
-    @pytest.fixture
-    def requests(self):
-        """Options that a consumer is to have, and what counts its requests by kind then."""
-        raise NotImplementedError
-
-    def test_many_partitions_are_asked_about_in_few_requests(
-        self, make_consumer, requests, kafka_broker, topic_name
-    ):
-        options, asked = requests
-        self.kafka.create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
-        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
-        before = asked(consumer)  # it asks again until a topic just made is ready
-        assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
-        commit(consumer, consumer.positions())
-        assert consumer.committed(20.0) == consumer.end_offsets(20.0) == consumer.positions()
-        counts = asked(consumer) - before
-        assert all(
-            0 < counts[kind] < 30 for kind in ("OffsetFetch", "ListOffsets", "OffsetCommit")
-        ), counts
-
     def test_records_come_in_order_with_all_their_fields(self, make_consumer, feed):
         values = feed(0, 200)
         found = self.read(self.join(make_consumer()), 200)
@@ -148,29 +114,6 @@ class ConsumerContract:
             assert all(list(record.headers) == [("n", record.value)] for record in records)
         assert sorted((r.value for rows in found.values() for r in rows), key=int) == values
         assert all(r.key == b"k%d" % (int(r.value) % 16) for rows in found.values() for r in rows)
-
-    def test_what_a_poll_returns_are_records_like_any_other_in_a_sequence(
-        self, make_consumer, feed
-    ):
-        feed(0, 100)
-        consumer = self.join(make_consumer())
-        polled = eventually(lambda: consumer.poll(0.5, 100), message="records come")
-        rows = max(polled.values(), key=len)
-        assert list(rows) == [rows[index] for index in range(len(rows))]
-        assert list(rows[1:]) == list(rows)[1:]
-        assert rows[-1].offset == rows[0].offset + len(rows) - 1
-        for record in rows:
-            fields = tuple(getattr(record, name) for name in FIELDS)
-            assert (len(record), tuple(record), record[1:3]) == (7, fields, fields[1:3])
-            assert (record.value in record, record.index(record.value)) == (True, 5)
-            assert Record(*fields) <= record <= Record(*fields)
-            assert record < record.replace(offset=record.offset + 1) > record
-            copy = pickle.loads(pickle.dumps(record))
-            assert type(copy) is Record
-            assert (copy, repr(copy), hash(copy)) == (record, repr(record), hash(record))
-            assert record.replace(value=1).value == 1
-            assert record.replace(value=1) != record
-            assert record.size == len(record.key) + len(record.value)
 
     @pytest.mark.parametrize("wait_s", [0.0, 0.5])
     def test_a_poll_returns_what_has_come_and_no_more_than_asked_for(
@@ -258,19 +201,6 @@ class ConsumerContract:
         )
         assert consumer.positions() == consumer.end_offsets(20.0)
 
-    def test_a_member_that_attends_for_long_reads_on_where_it_was(self, make_consumer, feed):
-        feed(0, 400)
-        consumer = self.join(make_consumer())
-        first = self.read(consumer, 10)
-        before = consumer.positions()
-        for _ in range(250):
-            consumer.attend(0.1)
-        assert consumer.positions() == before
-        rest = self.read(consumer, 400 - sum(map(len, first.values())))
-        for where in consumer.assigned():
-            offsets = [record.offset for part in (first, rest) for record in part.get(where, [])]
-            assert offsets == list(range(len(offsets)))
-
     def test_seeking_while_records_wait_returns_none_of_them_and_one_partition_leaves_the_others(
         self, make_consumer, feed
     ):
@@ -315,29 +245,6 @@ class ConsumerContract:
         assert consumer.joins > joins
         assert consumer.assigned() == consumer.existing()
 
-    def test_partitions_taken_again_and_again_are_all_read_each_time(self, make_consumer, feed):
-        feed(0, 400)
-        consumer = make_consumer(membership=False)
-        for _ in range(60):
-            self.join(consumer)
-            seen: set[Partition] = set()
-            eventually(
-                lambda seen=seen: (
-                    seen.update(consumer.poll(0.2, 400)) or seen == consumer.assigned()
-                )
-            )
-
-    def test_joining_again_sets_no_position_by_itself_twice(self, make_consumer, feed):
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        self.read(consumer, 40)
-        joins = consumer.joins
-        consumer.rejoin()
-        self.attend_until(consumer, lambda: consumer.joins > joins)
-        consumer.seek(dict.fromkeys(consumer.assigned(), 0))
-        assert sum(map(len, self.read(consumer, 40).values())) == 40
-        commit(consumer, consumer.positions())
-
     def test_the_end_is_the_last_stable_offset(self, make_consumer, feed, kafka_broker):
         consumer = self.join(make_consumer())
         where = min(consumer.assigned())
@@ -363,12 +270,12 @@ class ConsumerContract:
         commit(first, {where: 0})
         with self.kafka.transaction(kafka_broker.address, where.topic) as transaction:
             transaction.send_offset(where, 7, group=where.topic)
-            consumer = make_warm(type(self).factory, kafka_broker.address, where.topic)
-            with closing(consumer):
-                consumer.open()  # that is for the next leader, who then fences the producer
-                consumer.refresh(20.0)
-                with pytest.raises(KafkaAway):
-                    consumer.committed(2.0)
+            # opening is for the next leader, who then fences the producer
+            consumer = make_consumer(open_timeout_s=2.0)
+            consumer.refresh(20.0)
+            with pytest.raises(KafkaAway):
+                consumer.committed(2.0)
+            consumer.close()
             # a plain consumer has the bug
             assert self.kafka.plain_committed(kafka_broker.address, where.topic, where) == 0
             transaction.commit()

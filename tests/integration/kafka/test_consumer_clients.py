@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from consumer_contract import ConsumerContract, commit
-from kafka.consumer.subscription_state import SubscriptionState
 from kafka.net.connection import KafkaConnection
 
 from leaderq.errors import KafkaFenced
@@ -34,7 +33,25 @@ def sent(monkeypatch):
     return counts
 
 
-class TestKafkaPythonConsumer(ConsumerContract):
+class RealConsumerContract(ConsumerContract):
+    """With a fixture ``requests``: options of a consumer, and what counts its requests by kind."""
+
+    def test_many_partitions_are_asked_about_in_few_requests(
+        self, make_consumer, requests, kafka_broker, topic_name
+    ):
+        options, asked = requests
+        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
+        consumer = self.join(make_consumer(topics=(f"{topic_name}-many",), options=options))
+        before = asked(consumer)  # it asks again until a topic just made is ready
+        assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
+        commit(consumer, consumer.positions())
+        assert consumer.committed(20.0) == consumer.end_offsets(20.0) == consumer.positions()
+        counts = asked(consumer) - before
+        kinds = ("OffsetFetch", "ListOffsets", "OffsetCommit")
+        assert all(0 < counts[kind] < 30 for kind in kinds), counts
+
+
+class TestKafkaPythonConsumer(RealConsumerContract):
     """The contract, on kafka-python."""
 
     factory = KafkaPythonConsumer
@@ -43,31 +60,8 @@ class TestKafkaPythonConsumer(ConsumerContract):
     def requests(self, sent):
         return {}, lambda _consumer: Counter(sent)
 
-    def test_many_partitions_are_looked_over_as_a_whole_not_once_for_each(
-        self, make_consumer, kafka_broker, topic_name, monkeypatch
-    ):
-        create_topics(kafka_broker.address, {f"{topic_name}-many": 300})
-        consumer = make_consumer(topics=(f"{topic_name}-many",))
-        looks: Counter[str] = Counter()
 
-        def count(name: str) -> None:
-            look = getattr(SubscriptionState, name)
-
-            def counted(state: Any) -> Any:
-                looks[name] += 1
-                return look(state)
-
-            monkeypatch.setattr(SubscriptionState, name, counted)
-
-        for name in ("assigned_partitions", "missing_fetch_positions", "paused_partitions"):
-            count(name)
-        self.join(consumer)
-        assert consumer.positions() == dict.fromkeys(consumer.assigned(), 0)
-        assert looks["assigned_partitions"] > 0
-        assert max(looks.values()) < 100, dict(looks)
-
-
-class TestConfluentConsumer(ConsumerContract):
+class TestConfluentConsumer(RealConsumerContract):
     """The contract, on confluent-kafka."""
 
     factory = ConfluentConsumer
@@ -112,19 +106,6 @@ class TestConfluentConsumer(ConsumerContract):
         ):
             with pytest.raises(KafkaFenced):
                 act()
-
-    def test_records_are_read_while_a_commit_is_under_way(self, make_consumer, feed, kafka_broker):
-        feed(0, 40)
-        consumer = self.join(make_consumer())
-        eventually(lambda: consumer.poll(0.5, 1))
-        kafka_broker.freeze()
-        try:
-            under_way = consumer.commit(dict.fromkeys(consumer.assigned(), 1), "")
-            assert consumer.poll(0.0, 100)
-            assert not under_way.done(0.1)
-        finally:
-            kafka_broker.thaw()
-        assert under_way.done(30.0)
 
     def test_no_commit_overtakes_the_one_before(self, make_consumer):
         consumer = self.join(make_consumer())

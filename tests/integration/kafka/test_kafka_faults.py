@@ -23,7 +23,6 @@ from leaderq.testing.freezing import freeze
 
 
 def test_a_broker_restart_in_the_middle_loses_nothing(drive, feed, kafka_broker, four_partitions):
-    """Brokers that are stopped in order, and the other client: ``test_three_brokers.py``."""
     values = feed(0, 600)
     leader = drive(max_records=25, offsets="transaction").begin()
     leader.run_until(lambda: len(leader.career.seen) >= 100)

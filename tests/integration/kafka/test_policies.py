@@ -1,19 +1,14 @@
-"""A career with every delivery, error policy and batch shape, on a real broker; and its traces,
-whose context travels in headers.
-"""
+"""A career with every delivery, error policy and batch shape, on a real broker."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
 import confluent_kafka
 import pytest
-from driving import Driver, Forwarding, Recorder
+from driving import Driver, Recorder
 from reading_topics import read_all
-from traces import linked
-from traces import spans as spans
 
 from leaderq.events import RecordDeadLettered
 from leaderq.kafka import PoisonRecord, Record, dead_letter
@@ -104,30 +99,3 @@ def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partiti
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
-
-
-# -- traces
-
-
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_every_record_that_was_sent_is_linked_once_by_whoever_handles_it(
-    client, spans, drive, feed, kafka_broker, four_partitions
-):
-    create_topics(kafka_broker.address, {f"{four_partitions}-out": 2})
-    feed(0, 100)
-    first = drive(Forwarding, client=client, max_records=30).begin()
-    first.run_until(lambda: len(first.career.seen) == 100)
-    first.end()
-    sent = Counter(span.context.span_id for span in spans("send"))
-    handled = [span for span in spans("process") if span.attributes["leaderq.career"]]
-    assert len(sent) == 100
-    assert not any(span.links for span in handled)  # nobody has traced what was fed
-    assert {span.parent.span_id for span in spans("send")} == {
-        span.context.span_id for span in handled
-    }
-    out = f"{four_partitions}-out"
-    second = drive(Recorder, topics=(out,), group=out, client=client, max_records=30).begin()
-    second.run_until(lambda: len(second.career.seen) == 100)
-    second.end()
-    links = Counter(one for span in spans(f"process {out}") for one in linked(span))
-    assert links == sent

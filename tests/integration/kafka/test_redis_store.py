@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from leaderq.errors import LeaderqError
-from leaderq.kafka import EffectRefused, StoreAway
+from leaderq.kafka import StoreAway
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.testing import OffsetStoreContract
 
 redis: Any = pytest.importorskip("redis", reason="pip install -e '.[dev]'")
@@ -58,24 +56,3 @@ class TestRedisOffsets(OffsetStoreContract):
         leader.commit_positions({Partition("orders", 1): 3})
         leader.commit({A: 5})
         assert self.standing() == ["a"]
-
-    def test_what_redis_would_refuse_changes_nothing_and_is_an_effect_refused(self):
-        leader = self.leader()
-        leader.begin()
-        self.redis.set(f"{self._career}-text", "x")
-        self.redis.hset(f"{self._career}-hash", "name", "x")
-        for bad in ("text", "hash"):
-            self.add_in_handle(leader.store, "a")
-            with HandleCall() as effects:
-                leader.store.count(f"{self._career}-{bad}", "name")
-            effects[0]()
-            with pytest.raises(EffectRefused):
-                leader.commit({A: 5})
-            leader.store.undo()
-        leader.commit({A: 4})
-        assert (self.standing(), leader.begin()) == ([], {A: 4})
-
-    def test_doctor_hears_whether_it_answers(self):
-        assert "appendfsync=everysec" in self.leader().store.check(None)
-        with pytest.raises(LeaderqError, match="does not answer"):
-            RedisOffsets("redis://127.0.0.1:1").check(None)

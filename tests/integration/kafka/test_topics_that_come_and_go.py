@@ -7,7 +7,7 @@ import re
 import pytest
 from surroundings import delete_topic
 
-from leaderq.errors import ConfigurationError, KafkaError, UnknownTopic
+from leaderq.errors import ConfigurationError, UnknownTopic
 from leaderq.kafka import dead_letter
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.topics import create_topics, produce
@@ -17,7 +17,6 @@ SOON = {
     "confluent": {"client_options": {}},
 }
 """What lets a client see soon which topics there are."""
-every_client = pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 
 
 @pytest.fixture(autouse=True)
@@ -27,29 +26,7 @@ def _looks_often(monkeypatch):
     monkeypatch.setattr("leaderq.kafka.clients.kafka_python_consumer.TOPICS_KNOWN_MS", 300)
 
 
-@pytest.mark.parametrize(
-    ("client", "offsets"), [("kafka-python", "kafka"), ("confluent", "zookeeper")]
-)
-def test_a_topic_missed_for_a_while_and_made_again_is_not_read_on_as_if_it_were_the_old_one(
-    drive, kafka_broker, topic_name, client, offsets, caplog
-):
-    address, first, other = kafka_broker.address, f"{topic_name}-1", f"{topic_name}-2"
-    create_topics(address, {first: 1, other: 1})
-    driver = drive(
-        client=client, offsets=offsets, topics=re.compile(f"{topic_name}-.*"), **SOON[client]
-    ).begin()
-    produce(address, first, [(None, b"old")] * 3)
-    driver.run_until(lambda: driver.career.values() == [b"old"] * 3)
-    delete_topic(address, first)
-    driver.run_until(lambda: f"taken away by the group partitions={first}-0" in caplog.text)
-    create_topics(address, {first: 1})
-    produce(address, first, [(None, b"new")] * 9)
-    with pytest.raises(KafkaError, match="created again"):
-        driver.run_until(lambda: False)
-    assert driver.career.values() == [b"old"] * 3
-
-
-@every_client
+@pytest.mark.parametrize("client", SOON)
 def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
     drive, kafka_broker, four_partitions, client
 ):

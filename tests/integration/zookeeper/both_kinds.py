@@ -214,6 +214,8 @@ class Comparison:
             return type(real) is type(simulated) and self._same_stat(real, simulated)
         if isinstance(real, list) and real and isinstance(real[0], ACL):
             return sorted(real) == sorted(simulated)  # several identities come in no order
+        if _is_child(real) and _is_child(simulated):
+            real, simulated = real[::2], simulated[::2]
         if isinstance(real, (list, tuple)) and not isinstance(real, (Failed, ServerEvent)):
             return len(real) == len(simulated) and all(map(self.same, real, simulated))
         return bool(real == simulated)
@@ -266,7 +268,7 @@ class Connection:
 
     def compare(self, comparison: Comparison, done: Sequence[object]) -> None:
         """Compare what was heard; nothing of it is kept."""
-        real, simulated = map(_without_times, (self.real.notes, self.simulated.notes))
+        real, simulated = self.real.notes, self.simulated.notes
         for at in range(max(len(real), len(simulated))):
             pair = [notes[at] if at < len(notes) else None for notes in (real, simulated)]
             if not comparison.same(*pair):
@@ -280,17 +282,8 @@ class Connection:
         self.simulated.notes.clear()
 
 
-def _without_times(notes: Sequence[Note]) -> list[Note]:
-    """Answers of ``ChildData`` hold a time, without a stat around it."""
-    return [
-        note._replace(value=[(one[0], one[2]) if _is_child(one) else one for one in note.value])
-        if isinstance(note, Answer) and isinstance(note.value, list)
-        else note
-        for note in notes
-    ]
-
-
 def _is_child(one: Any) -> bool:
+    """Of an answer to ``ChildData``, with a time between data and version."""
     return type(one) is tuple and len(one) == 3
 
 

@@ -9,9 +9,7 @@ import pytest
 from forks import in_child
 from kazoo.client import KazooClient
 
-from leaderq import Candidate
 from leaderq.errors import ConfigurationError, NoNode
-from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, GetData, SessionState, as_session
 
@@ -65,25 +63,11 @@ def test_a_client_with_tls_gets_a_session_with_tls(tls_address, certificates, st
 
 def test_a_client_that_is_started_again_gets_a_new_session(client):
     first = as_session(client)
-    for _ in range(3):
-        client.restart()
-        second = as_session(client)
-        assert second is not first
-        assert (first.state, second.state) == (SessionState.CLOSED, SessionState.CONNECTED)
-        assert second.exists("/") is not None
-        first = second
+    client.restart()
+    second = as_session(client)
+    assert second is not first
+    assert (first.state, second.state) == (SessionState.CLOSED, SessionState.CONNECTED)
     assert len(client.state_listeners) == 1
-
-
-def test_the_lease_follows_the_time_out_of_our_own_session(zookeeper_server, znode_root, started):
-    client = started(zookeeper_server.address, timeout=0.01)  # less than the servers grant
-    session = as_session(client)
-    assert session.timeout_s == 1.0
-    with Candidate(client, "c", id="a", root=znode_root) as candidate:
-        candidate.stand()
-        term = candidate.await_term(60)
-        assert term.remaining_s() <= session.shares.trusted_s
-        candidate.conclude(term, Reason.WITHDRAWN)
 
 
 def test_only_a_started_threaded_client_will_do(closed_port, client):

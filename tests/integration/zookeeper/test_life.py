@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import struct
 import threading
 from collections.abc import Iterator
 
@@ -16,7 +15,7 @@ from kazoo.protocol.serialization import Sync
 from leaderq.errors import ConnectionLost, LeaderqError, NotConnected, SessionClosed
 from leaderq.term import Reason
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Create, Session, SessionState, connect
+from leaderq.zookeeper import Session, SessionState, connect
 
 CONNECTED, SUSPENDED, LOST, CLOSED = SessionState
 
@@ -130,21 +129,6 @@ def test_closing_ends_the_session_at_once_and_it_refuses_everything(
             refused()
 
 
-@pytest.mark.parametrize("trouble", ["busy", "reconnecting"])
-def test_a_close_amid_trouble_ends_the_session_long_before_its_time_out(
-    session, proxy, behind, trouble
-):
-    closed = behind(timeout_s=60.0)
-    closed.create("/e", ephemeral=True)
-    if trouble == "busy":
-        for _ in range(500):
-            closed.set_async("/", b"x" * 1000)
-    else:
-        proxy.cut()
-    closed.close()
-    eventually(lambda: session.exists("/e") is None)
-
-
 def test_a_suspended_session_is_ended_through_whichever_server_answers(
     session, zookeeper_server, znode_root, fault_proxy, opened
 ):
@@ -213,13 +197,6 @@ def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_numb
 # -- connections that lie
 
 
-CREATE, MULTI = 1, 14
-
-
-def opcode(request: bytes) -> int:
-    return int(struct.unpack_from("!i", request, 4)[0]) if len(request) >= 8 else 0
-
-
 @contextlib.contextmanager
 def in_use(session: Session) -> Iterator[None]:
     """A request every few milliseconds, as of a busy leader, of which nobody awaits the answer."""
@@ -261,25 +238,3 @@ def test_a_full_socket_holds_up_nobody(proxy, behind):
     assert set(errors) == {ConnectionLost, NotConnected}
     proxy.heal()
     eventually(lambda: session.set("/", b""), timeout_s=20)
-
-
-def test_a_request_without_an_answer_is_given_up_in_time(proxy, behind):
-    session = behind(timeout_s=30.0)
-    proxy.black_hole()
-    with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
-        session.create("/a", timeout_s=0.2)
-    # nobody knows better yet; whoever does, drops the connection
-    assert session.state is CONNECTED
-    session.drop_connection()
-    eventually(lambda: session.state is SUSPENDED)
-
-
-@pytest.mark.parametrize("how", ["create", "multi"])
-def test_a_lost_reply_leaves_the_outcome_unknown_and_says_so(proxy, behind, how):
-    session = behind(timeout_s=30.0)
-    wanted = CREATE if how == "create" else MULTI
-    proxy.drop_reply_to(lambda request: opcode(request) == wanted)
-    with pytest.raises(ConnectionLost) as caught:
-        session.create("/a") if how == "create" else session.multi([Create("/a")])
-    assert type(caught.value) is ConnectionLost  # not NotConnected: it was sent
-    eventually(lambda: session.exists("/a"))

@@ -33,7 +33,6 @@ def groups(address: str, group: str) -> dict[int, dict[str, str]]:
 def test_the_console_tools_show_the_leaders_offsets_no_lag_and_the_dead_letter(
     start, kafka_broker, topic_name
 ):
-    """Of a topic of 201 records, one of them poison, under a leader that still leads."""
     address, career = kafka_broker.address, f"{topic_name}-career"
     create_topics(address, {topic_name: 2, f"{career}-dead": 1})
     values = [b"%d" % n for n in range(200)]

@@ -76,6 +76,10 @@ def test_it_accepts_the_sample_with_all_defaults(capsys: pytest.CaptureFixture[s
         {"careers": {"x": {"class": 1}}},
         {"careers": 3},
         {"kafka": {"x": 1}},
+        {"kafka": ""},
+        {"kafka": []},
+        {"kafka": [1]},
+        {"id": ""},
     ],
     ids=str,
 )

@@ -26,8 +26,11 @@ UNHURRIED = {**QUICK, "blocked_after_s": 10.0}
 class Database:
     """A register in SQLite; ``hold`` is what fences a transaction."""
 
-    def __init__(self, path: Path, hold: Callable[..., object] | None = None) -> None:
+    def __init__(
+        self, path: Path, hold: Callable[..., object] | None = None, *, in_two_steps: bool = False
+    ) -> None:
         self._path = path / "store"
+        self._in_two_steps = in_two_steps
         self._hold = hold or (lambda connection, name, term: SqlFence(name).hold(connection, term))
         with closing(self._connection()) as connection, connection:
             SqlFence("-").create_table(connection)
@@ -40,8 +43,12 @@ class Database:
     def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
         with closing(self._connection()) as connection, connection:
             self._hold(connection, name, term)
+            if self._in_two_steps:
+                connection.commit()
+                yield
             connection.execute("INSERT OR REPLACE INTO register VALUES (?, ?)", (name, value))
-            yield
+            if not self._in_two_steps:
+                yield
 
     def read(self, name: str) -> object:
         with closing(self._connection()) as connection:
@@ -85,18 +92,7 @@ def test_a_database_that_does_not_fence_is_found_out(tmp_path, hold, orders):
 
 
 def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path):
-    class TwoSteps(Database):
-        @contextmanager
-        def write(self, name: str, term: FencingToken, value: str) -> Iterator[None]:
-            with closing(self._connection()) as connection:
-                SqlFence(name).hold(connection, term)
-                connection.commit()
-                yield
-                sql = "INSERT OR REPLACE INTO register VALUES (?, ?)"
-                with connection:
-                    connection.execute(sql, (name, value))
-
-    store = TwoSteps(tmp_path)
+    store = Database(tmp_path, in_two_steps=True)
     problems = check_fencing(store.write, store.read, **UNHURRIED).problems
     assert {WriteOrder.FIRST_OLDER, WriteOrder.OLDER_OPEN} <= set(problems)
     assert problems[WriteOrder.OLDER_OPEN] == (

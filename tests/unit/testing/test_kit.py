@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -14,7 +13,7 @@ import pytest
 
 from leaderq import LeaderCareer, ScheduledCareer, Tick, schedule
 from leaderq.errors import ConfigurationError, KafkaError
-from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, kit, records, term, tick
 from leaderq.zookeeper import Create
@@ -97,35 +96,6 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed():
         adding(offsets="transaction", handle_record=handle_record), THREE, failing_commit=2
     )
     assert [message.value for message in driven.produced] == [b"7", b"8"]
-
-
-def test_offsets_in_a_database_say_where_to_read_on(tmp_path):
-    database = sqlite3.connect(tmp_path / "sums.sqlite3")
-
-    class Storing(KafkaLeaderCareer):
-        topics = "clicks"
-        offsets = "external"
-        max_records = 1
-
-        def prepare(self) -> None:
-            super().prepare()
-            self.store = DatabaseOffsets(
-                lambda: sqlite3.connect(tmp_path / "sums.sqlite3"), career="storing"
-            )
-            self.store.create_table()
-            database.execute("CREATE TABLE IF NOT EXISTS sums (value)")
-
-        def load_offsets(self, term: Any) -> Any:
-            return self.store.load(term)
-
-        def handle(self, records: Sequence[Record], term: Any) -> None:
-            with self.store.transaction(records, term) as cursor:
-                cursor.execute("INSERT INTO sums VALUES (?)", (records[0].value,))
-
-    drive(Storing(), THREE[:2])
-    driven = drive(Storing(), THREE, term=term(number=2))
-    assert [record.offset for batch in driven.handled for record in batch] == [2]
-    assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
 
 
 class Failing(LeaderCareer):

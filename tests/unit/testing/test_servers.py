@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
-from leaderq.testing import jars, java, provision
+from leaderq.testing import jars, java
 from leaderq.testing.jars import LockedJar
-from leaderq.testing.waiting import patience
 
 CONTENT = b"the content of a jar"
 JAR = LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -92,16 +91,3 @@ def test_a_named_java_that_will_not_do_is_an_error(version, tmp_path, monkeypatc
     monkeypatch.setenv("LEADERQ_JAVA", str(named))
     with pytest.raises(ConfigurationError, match=str(named)):
         java.find_java()
-
-
-def test_an_unknown_kind_of_servers_is_a_clear_error(monkeypatch):
-    monkeypatch.setenv("LEADERQ_SERVERS", "podman")
-    with pytest.raises(ConfigurationError, match=r"'podman'.*'jars' or 'docker'"):
-        provision.provided("KafkaBroker")
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_a_bad_patience_is_one_clear_error(text, monkeypatch):
-    monkeypatch.setenv("LEADERQ_TEST_PATIENCE", text)
-    with pytest.raises(ConfigurationError, match="LEADERQ_TEST_PATIENCE"):
-        patience()

@@ -105,15 +105,6 @@ def test_one_that_an_earlier_listener_removes_is_not_told(listeners, heard):
     assert heard == []
 
 
-def test_a_value_that_is_put_waits_for_its_delivery(listeners, heard):
-    listeners.add(heard.append)
-    listeners.put("one")
-    assert heard == []
-    listeners.deliver()
-    listeners.deliver()
-    assert heard == ["one"]
-
-
 def test_while_a_listener_runs_other_threads_announce_add_and_remove_without_waiting(listeners):
     heard: list[tuple[str, int]] = []
 

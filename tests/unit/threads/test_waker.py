@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -45,18 +43,6 @@ def test_another_thread_ends_the_wait(timeout_s):
     other.start()
     assert waker.wait(timeout_s) is True
     other.join()
-
-
-def test_a_signal_handler_ends_the_wait_of_its_own_thread():
-    waker = Waker()
-    before = signal.signal(signal.SIGUSR1, lambda *_: waker.wake())
-    other = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
-    try:
-        other.start()
-        assert waker.wait(LONG_S) is True
-    finally:
-        other.join()
-        signal.signal(signal.SIGUSR1, before)
 
 
 def test_wake_may_interrupt_a_wake_or_a_wait_of_its_own_thread_at_any_line():

@@ -73,12 +73,8 @@ def test_paths_are_joined_and_taken_apart():
 @pytest.mark.parametrize(
     ("text", "hosts", "chroot"),
     [
-        ("zk", "zk:2181", ""),
-        ("zk:2182", "zk:2182", ""),
-        ("zk/", "zk:2181", ""),
-        ("a:1, b:2/app", "a:1,b:2", "/app"),
-        ("a:1,b/app/x/", "a:1,b:2181", "/app/x"),
-        ("[::1]:2181", "[::1]:2181", ""),
+        ("zk/ ", "zk:2181", ""),
+        ("a:1, b/app/x/", "a:1,b:2181", "/app/x"),
         ("[fe80::1]/app", "[fe80::1]:2181", "/app"),
     ],
 )
@@ -89,21 +85,10 @@ def test_an_address_is_read_as_people_write_it(text, hosts, chroot):
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("", "empty address"),
-        ("a:zero", "no usable port in 'a:zero'"),
-        ("a b:1", "no usable host name in 'a b:1'"),
-        ("::1", "put an IPv6 address in brackets"),
-        ("a:1/x,b:2", "once, behind the last address"),
-        ("a:1//x", "no usable chroot"),
-        ("a:1/x/../y", "no usable chroot"),
-        ("a:1/\x01", "control"),
-    ],
+    ("text", "said"),
+    [("a:zero", "the ZooKeeper address 'a:zero' .*port"), ("a:1/\x01", "znode path .*control")],
 )
-def test_a_malformed_address_is_refused_with_value_and_remedy(text, hint):
+def test_a_malformed_address_is_refused_with_value_and_remedy(text, said):
     """More of them: ``config/test_kinds_of_values.py``."""
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=said):
         parsed_address(text)
-    assert hint in str(caught.value)
-    assert str(caught.value).startswith(("the ZooKeeper address ", "znode path "))

@@ -137,17 +137,14 @@ def test_a_pause_is_heard_within_a_time_out_and_a_new_leader_begins_nothing_unde
     [("threads", 10, 0.1), ("descriptors", 20, 0.2), ("memory_kb", 50_000, 400)],
 )
 def test_what_grows_steadily_is_found_and_what_is_level_is_not(what, start, leak):
-    def samples(values: list[float]) -> list[Line]:
+    def found_in(values: list[float]) -> list[str]:
         level = {"threads": 10, "descriptors": 20, "memory_kb": 50_000}
         named = partial(Line, what=What.SAMPLE, who="a", pid=7, why="worker")
-        connected = Line(0, What.CONNECTED, who="a", pid=7)
-        return [
-            connected,
-            *(named(at, sizes={**level, what: one}) for at, one in enumerate(values)),
-        ]
+        samples = [named(at, sizes={**level, what: one}) for at, one in enumerate(values)]
+        return flat([Line(0, What.CONNECTED, who="a", pid=7), *samples], BOUNDS)
 
-    assert flat(samples([start * (1.1 if at % 2 else 0.9) for at in range(120)]), BOUNDS) == []
-    (found,) = flat(samples([start + leak * 2 * at for at in range(120)]), BOUNDS)
+    assert found_in([start * (1.1 if at % 2 else 0.9) for at in range(120)]) == []
+    (found,) = found_in([start + leak * 2 * at for at in range(120)])
     assert found.startswith(f"{what} of the worker of a (process 7) grew from")
 
 

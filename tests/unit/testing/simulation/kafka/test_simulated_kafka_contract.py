@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import pytest
 from consumer_contract import ConsumerContract
 from producer_contract import ProducerContract
@@ -12,9 +9,7 @@ from simulated_surroundings import SimulatedSurroundings, kafka_at
 
 from leaderq.kafka.clients.consumer import ConsumerSettings
 from leaderq.kafka.clients.producer import ProducerSettings
-from leaderq.testing.simulation.kafka.cluster import BrokerCluster
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
-from leaderq.testing.simulation.kafka.consumer_group import ConsumerGroup
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 
@@ -39,24 +34,6 @@ class TestSimulatedConsumer(ConsumerContract):
     @pytest.fixture(autouse=True)
     def _news_of_topics_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SimulatedConsumer, "metadata_s", 0.2)
-
-    @pytest.fixture
-    def requests(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        counts: Counter[str] = Counter()
-
-        def count(owner: type, method: str, kind: str) -> None:
-            real = getattr(owner, method)
-
-            def counted(*args: Any, **words: Any) -> Any:
-                counts[kind] += 1
-                return real(*args, **words)
-
-            monkeypatch.setattr(owner, method, counted)
-
-        count(BrokerCluster, "bounds", "ListOffsets")
-        count(BrokerCluster, "commit", "OffsetCommit")
-        count(ConsumerGroup, "fetch", "OffsetFetch")
-        return {}, lambda _consumer: Counter(counts)
 
 
 class TestSimulatedProducer(ProducerContract):
