@@ -28,18 +28,15 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(feeding=feeding, _check_processes=lambda: None, contenders={}, now=now)
 
 
-def test_a_machine_that_is_slow_is_waited_for(waiting: Any) -> None:
+def test_a_slow_machine_is_waited_for_and_where_nothing_moves_that_is_said(waiting: Any) -> None:
     now = waiting.now
-    DemoStage.until(
-        waiting, lambda: now.fed == 9, "all is fed", timeout_s=60.0, progress=lambda: now.fed
-    )
+
+    def wait_for(fed: int) -> None:
+        moves = {"timeout_s": 60.0, "progress": lambda: now.fed}
+        DemoStage.until(waiting, lambda: now.fed == fed, "all is fed", **moves)
+
+    wait_for(9)
     assert now.s == 180.0
-
-
-def test_where_nothing_moves_that_is_said_in_time(waiting: Any) -> None:
-    now = waiting.now
     with pytest.raises(StoodStill, match="waited 60 s in vain until all is fed"):
-        DemoStage.until(
-            waiting, lambda: now.fed == 10, "all is fed", timeout_s=60.0, progress=lambda: now.fed
-        )
-    assert now.s == 240.0  # nine looks, and 60 s without a change
+        wait_for(10)
+    assert now.s == 240.0
