@@ -29,6 +29,7 @@ from leaderq.cli.top_rows import (
 )
 from leaderq.cli.top_screen import CareerScreen, ConfirmScreen, TopApp
 from leaderq.errors import RequestRefused
+from leaderq.kafka.consuming.report import PartitionLag
 
 ASKED = ({"at": NOW - 5, "by": "anna@desk", "what": "pause", "why": "bank closed"},)
 FAILED = term(5, 100, 50, reason="failed", error="no disk")
@@ -71,6 +72,24 @@ def test_a_row_says_who_leads_how_far_behind_and_why_not() -> None:
     assert lost["Condition"].tone == "bad"
     assert "no disk" in lost["Why"]
     assert (spoilt["Condition"], spoilt["Why"]) == ("unreadable", "the znode holds nonsense")
+
+
+@pytest.mark.parametrize(
+    ("reported", "rate", "shown"),
+    [
+        ({"catch_up_s": 7265.0}, "310/s", "2 h 1 m"),
+        ({"rate_per_s": 5.25, "catch_up_s": None}, "5.2/s", "not at this rate"),
+        ({"rate_per_s": None}, None, None),
+        ({"rate_per_s": 9000.0, "catch_up_s": None}, "9000/s", "keeps up"),
+        ({"partitions": {"t-0": PartitionLag(7, 14, 7, 7)}}, "310/s", "waits for a transaction"),
+        ({"held_up": "t-9@5: OSError: away"}, "310/s", "held up"),
+    ],
+)
+def test_when_a_leader_will_have_caught_up_is_said_or_why_it_will_not(
+    reported: dict[str, Any], rate: str | None, shown: str | None
+) -> None:
+    told = row(CareerState("c", view(), drain(**reported)))
+    assert (told["Rate"], told["Catch-up"]) == (rate, shown)
 
 
 def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
