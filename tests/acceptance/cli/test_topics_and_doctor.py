@@ -113,8 +113,7 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given):
     topics("put", topic, "a").assert_refused(f"no topic '{topic}'")
     wrong = topics("create", topic, "--topic-config", "retention")
     wrong.assert_refused("'retention' is not KEY=VALUE")
-    for option in ("--partitions", "--replication"):
-        topics("create", topic, option, "9" * 30).assert_refused("is not in the range")
+    topics("create", topic, "--partitions", "9" * 30).assert_refused("is not in the range")
     made = topics("create", topic, "--partitions", "3")
     assert "is created" in made.err  # nothing was made before
     assert "holds no records" in topics("show", topic).err
@@ -123,12 +122,9 @@ def test_records_that_are_put_are_shown_and_counted(shell, topic, given):
     wrong.assert_refused("line 2 has no tab")
     typed = "\ufeffk\tc\nk\t\n".encode()  # the mark is no part of the key
     assert topics("put", topic, "--keyed", stdin=typed).code == 0
-    shown = topics("show", topic, "--last", "3", "--json").rows
-    assert [(one["offset"], one["key"], one["value"]) for one in shown] == [
-        (1, "k", "b"),
-        (2, "k", "c"),
-        (3, "k", ""),
-    ]
+    shown = topics("show", topic, "--last", "2", "--json").rows
+    found = [(one["offset"], one["key"], one["value"]) for one in shown]
+    assert found == [(2, "k", "c"), (3, "k", "")]
     assert topics("put", topic, "--key", "\udcff", "\udcfe").code == 0
     assert topics("show", topic, "--last", "6", "--json").rows[-1]["key"] == {"base64": "/w=="}
     assert [topic, "3", "5", "1"] in [line.split() for line in topics("ls").lines]
