@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import shutil
-import sys
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
 from leaderq.admin.snapshot import PageSnapshot, reading
 from leaderq.base.clock import now_ms
-from leaderq.cli import main
 from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
@@ -183,27 +180,6 @@ def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again():
             refresher.stop()
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named(
-    address, session, monkeypatch
-):
-    app = pytest.importorskip("leaderq.cli.top_screen", reason="pip install 'leaderq[top]'").TopApp
-    for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
-        session.ensure_path(path)
-    read: list[PageSnapshot] = []
-    monkeypatch.setattr(app, "run", lambda app: read.append(app._read(app.snapshot)))
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    assert main(["top", "--zookeeper", address]) == 0
-    assert main(["top", "--zookeeper", address, "--queue", "/below/"]) == 0
-    assert [[one.path for one in each.queues] for each in read] == [["/jobs"], ["/below/mail"]]
-    assert [[one.career for one in each.careers] for each in read] == [["billing"]] * 2
-
-
 # -- what is done, and where it is told
 
 
@@ -226,13 +202,6 @@ def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session)
     assert len(Operator(session, "c", root=ROOT).view().asked) == 10
     with pytest.raises(RequestRefused, match="nobody leads"):
         carry_out(session, ROOT, Action(Deed.STEP_DOWN, "c"), "alice", "")
-
-
-def test_a_request_without_a_name_leaves_no_entry(session):
-    stood_for(session, "c")
-    Operator(session, "c", root=ROOT).pause()
-    assert Operator(session, "c", root=ROOT).view().asked == ()
-    assert b"asked" not in session.get(Layout(ROOT, "c").control)[0]
 
 
 def test_dead_letters_are_sent_back_one_or_all(session, caplog):
