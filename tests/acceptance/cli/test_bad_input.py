@@ -80,12 +80,3 @@ def test_wrong_credentials_for_zookeeper_are_said_and_nothing_secret_is_shown(sh
     assert "alice" in last
     assert "wrong-secret" not in done.err
     assert shell("status", **login, zookeeper_password="wonderland").code == 0
-
-
-def test_wrong_options_of_a_career_are_refused_before_it_stands(shell, folder):
-    (folder / "exporting.py").write_text(
-        "from dataclasses import dataclass\nfrom billing import AdBilling\n"
-        "class Exporting(AdBilling):\n    @dataclass\n    class Options:\n        count: int\n"
-    )
-    done = shell("run", "exporting:Exporting", zookeeper=NOBODY, options_count="many")
-    done.assert_refused("LEADERQ_OPTIONS_COUNT: 'many' is not a number")

@@ -32,12 +32,6 @@ class Transacting(Reading):
 class Keeping(Reading):
     name = "keeping"
     offsets = "zookeeper"
-
-class Elsewhere(Reading):
-    offsets = "external"
-
-    def load_offsets(self, term):
-        return {{}}
 """
 COUNT = 6
 
@@ -137,8 +131,6 @@ def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
         ([], "say where"),
     ):
         offsets.set("Reading", *wrong, "--yes").assert_refused(why)
-    elsewhere = offsets.set("Elsewhere", "--to", "latest", "--yes")
-    elsewhere.assert_refused("own code keeps them")
 
 
 def test_a_file_that_no_export_has_written_is_refused_with_its_line(offsets, tmp_path):

@@ -11,11 +11,11 @@ from kafka import KafkaAdminClient
 
 
 @pytest.fixture
-def reader(tmp_path) -> Iterator[Callable[[Path], Reader]]:
+def reader(tmp_path) -> Iterator[Callable[..., Reader]]:
     readers: list[Reader] = []
 
-    def opened(cwd: Path) -> Reader:
-        readers.append(Reader(cwd, tmp_path))
+    def opened(cwd: Path, **environment: str) -> Reader:
+        readers.append(Reader(cwd, tmp_path, environment))
         return readers[-1]
 
     yield opened

@@ -66,20 +66,22 @@ class Terminal:
 
 
 class Reader:
-    """Somebody who follows a README, in folder ``cwd``."""
+    """Somebody who follows a README, in folder ``cwd``, with these variables too."""
 
-    def __init__(self, cwd: Path, scratch: Path) -> None:
+    def __init__(self, cwd: Path, scratch: Path, environment: dict[str, str]) -> None:
         self.cwd = cwd
         self._scratch = scratch
         self._terminals: list[Terminal] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+        own = {"PATH": path, "PYTHONUNBUFFERED": "1"}
+        self.environment = {**os.environ, **own, **environment}
 
-    def opens(self, command: str) -> Terminal:
-        """A terminal in which ``command`` goes on."""
+    def opens(self, command: str, until: str = "") -> Terminal:
+        """A terminal in which ``command`` goes on, once it has printed what is waited for."""
         output = self._scratch / f"terminal-{len(self._terminals)}"
         terminal = Terminal(command, cwd=self.cwd, environment=self.environment, output=output)
         self._terminals.append(terminal)
+        terminal.wait_for(until)
         return terminal
 
     def types(self, command: str) -> str:

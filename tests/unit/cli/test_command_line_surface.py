@@ -95,10 +95,13 @@ def test_a_confirmation_by_a_variable_is_refused_rather_than_followed(
     assert (code, "give --yes" in err) == (2, True)
 
 
-def test_run_and_config_show_take_every_setting_that_is_no_secret():
+def test_run_and_config_show_take_every_setting_and_no_command_takes_a_secret():
+    options = {
+        path: {name for one in found.params for name in one.opts} for path, found in commands()
+    }
     flags = {row.flag for row in TABLE}
-    for words in ("run", "config show"):
-        assert flags <= {name for option in command(words).params for name in option.opts}
+    assert flags <= options["leaderq run"] & options["leaderq config show"]
+    assert not [name for names in options.values() for name in names if name.endswith("password")]
 
 
 def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(
@@ -113,12 +116,6 @@ def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(
     assert code == 0, err
     shown = [json.loads(line) for line in out.splitlines()]
     assert sum(row["source"].endswith("leaderq.toml") for row in shown) == count > 20
-
-
-def test_no_command_takes_a_secret_as_an_argument():
-    for path, found in commands():
-        for option in found.params:
-            assert not any(name.endswith("password") for name in option.opts), path
 
 
 @pytest.mark.parametrize("words", LEAVES)

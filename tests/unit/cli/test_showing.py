@@ -12,6 +12,7 @@ import sys
 import termios
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -36,7 +37,6 @@ from leaderq.queues.admin.contents import read
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.payload import encode
 from leaderq.testing import eventually
-from leaderq.zookeeper import Stat
 
 
 @pytest.fixture
@@ -101,27 +101,16 @@ def test_what_others_have_written_can_neither_break_a_table_nor_command_the_term
 
 # -- how the verbs about queues read items and show them
 
-STAT = Stat(0, 0, 1_700_000_000_000, 0, 4, 0, 0, 0, 0, 0, 0)
-
-
-class Trickle:
-    """A stream that gives a few bytes at a time."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        self._source, self._size = io.BytesIO(data), size
-
-    def read1(self, size: int = -1, /) -> bytes:
-        return self._source.read(self._size)
-
 
 def item(name: str, *values: bytes) -> Browsed:
-    return read(name, encode(values), STAT.ctime_ms, STAT.version)
+    return read(name, encode(values), 1_700_000_000_000, 4)
 
 
 @given(values=st.lists(st.binary().filter(lambda one: b"\n" not in one)), size=st.integers(1, 9))
 def test_lines_are_what_they_were_however_they_come(values, size):
-    data = b"".join(value + b"\n" for value in values)
-    assert [one for batch in pieces(Trickle(data, size), b"\n") for one in batch] == values
+    source = io.BytesIO(b"".join(value + b"\n" for value in values))
+    trickle = SimpleNamespace(read1=lambda _most=-1: source.read(size))
+    assert [one for batch in pieces(trickle, b"\n") for one in batch] == values
 
 
 def test_what_one_verb_writes_the_other_reads():

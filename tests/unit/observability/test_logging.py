@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import io
 import json
 import logging
 import multiprocessing
@@ -133,10 +132,6 @@ FILES = {
         '[handlers.h]\nclass = "logging.FileHandler"\nfilename = "{out}"\n'
         '[root]\nlevel = "INFO"\nhandlers = ["h"]\n'
     ),
-    "log.json": (
-        '{{"handlers": {{"h": {{"class": "logging.FileHandler", "filename": "{out}"}}}}, '
-        '"root": {{"level": "INFO", "handlers": ["h"]}}}}'
-    ),
     "log.ini": (
         "[loggers]\nkeys = root\n[handlers]\nkeys = h\n[formatters]\nkeys =\n[logger_root]\nlevel ="
         " INFO\nhandlers = h\n[handler_h]\nclass = FileHandler\nargs = ('{out}',)\n"
@@ -180,22 +175,6 @@ print("done", flush=True)
 """
 
 
-def logger(handler: logging.Handler) -> logging.Logger:
-    made = logging.Logger("test")
-    made.addHandler(handler)
-    return made
-
-
-def test_lines_are_written_in_order_and_flush_waits_for_them():
-    stream = io.StringIO()
-    handler = BackgroundHandler(stream)
-    log = logger(handler)
-    for number in range(1000):
-        log.info("%d", number)
-    handler.close()
-    assert stream.getvalue().split() == [str(number) for number in range(1000)]
-
-
 def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
     with subprocess.Popen(
         [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -209,7 +188,8 @@ def test_a_forked_child_logs_too():
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
     handler = BackgroundHandler(stream)
-    log = logger(handler)
+    log = logging.Logger("test")
+    log.addHandler(handler)
     log.info("parent")
     handler.flush()
 
