@@ -6,38 +6,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from leaderq.election.layout import Layout
 from leaderq.kafka.consuming.report import DrainReport, PartitionLag, encode
 
 
-@pytest.fixture
-def leader(lead) -> Any:
-    """A process that leads, in term 1."""
-    return lead("a")
-
-
-@pytest.fixture
-def status(shell, given) -> Callable[..., Any]:
-    def run(*arguments: str) -> Any:
-        done = shell("status", *arguments, **given)
-        assert done.code == 0, done.err
-        return done
-
-    return run
-
-
 def test_lag_rate_and_catch_up_are_shown_until_nobody_leads_and_what_is_no_report_hides_nothing(
-    session, znode_root, status, leader
+    session, znode_root, ask, lead
 ):
+    leader = lead("a")
     path = Layout(znode_root, "ad-billing").progress
     session.ensure_path(path)
     session.set(path, b"not a report")
-    done = status()
+    done = ask("status")
     assert done.lines[1].split()[:2] == ["ad-billing", "a"]
     assert "ad-billing/progress holds b'not a report'" in done.err
     assert "Traceback" not in done.err
@@ -45,16 +26,16 @@ def test_lag_rate_and_catch_up_are_shown_until_nobody_leads_and_what_is_no_repor
     still_fresh = time.time() + 300.0  # however long the command takes to begin
     report = DrainReport(1, still_fresh, partitions=rows, rate_per_s=40.0, catch_up_s=6.0)
     session.set(path, encode(report))
-    heading, row = status().lines
+    heading, row = ask("status").lines
     assert heading.split()[-4:] == ["CANDIDATES", "LAG", "RATE", "CATCH-UP"]
     assert row.split()[-4:] == ["120", "40/s", "6", "s"]
-    parts = [line.split() for line in status("--partitions").lines[1:]]
+    parts = [line.split() for line in ask("status", "--partitions").lines[1:]]
     assert [(part[1], part[3]) for part in parts] == [("t-9", "125"), ("t-10", "10")]
-    (view,) = status("--json").rows
+    (view,) = ask("status", "--json").rows
     assert (view["drain"]["fresh"], view["drain"]["lag"]) == (True, 120)
     leader.terminate()
     assert leader.wait() == 0
-    (view,) = status("--json").rows
+    (view,) = ask("status", "--json").objects(code=5)
     assert (view["leader"], view["drain"]["fresh"]) == (None, False)
 
 
@@ -98,10 +79,11 @@ def test_a_career_is_forgotten_when_nobody_stands_for_it(ask, lead, stand):
 
 
 def test_one_damaged_record_hides_neither_itself_nor_the_other_careers(
-    session, znode_root, shell, status, leader, given
+    session, znode_root, shell, ask, lead, given
 ):
+    lead("a")
     session.set(Layout(znode_root, "ad-billing").control, b"{")
-    done = status("--json")
+    done = ask("status", "--json")
     (view,) = done.rows
     assert view["leader"] == "a"
     assert "the operators' wishes are lost" in done.err

@@ -124,15 +124,14 @@ def complete(shell, given, monkeypatch):
     return ask
 
 
-def test_verbs_and_their_options_are_completed_without_any_server(complete):
+def test_verbs_are_completed_without_servers_and_names_are_asked_of_zookeeper(
+    complete, stand, znode_root, session
+):
+    stand("bert")
     nowhere = {"zookeeper": "127.0.0.1:1"}
     assert complete("queue", "pu", **nowhere) == ["put", "purge"]
     assert complete("status", "--fa", **nowhere) == ["--failing"]
     assert complete("status", "--career", "", **nowhere) == []  # and nothing is said
-
-
-def test_careers_candidates_and_queues_are_asked_of_zookeeper(complete, stand, znode_root, session):
-    stand("bert")
     session.ensure_path(f"{znode_root}/orders-meta")
     session.ensure_path(f"{znode_root}/orders")
     assert complete("status", "--career", "ad") == ["ad-billing"]

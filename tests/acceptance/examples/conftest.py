@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from following_readmes import Reader
@@ -12,15 +12,8 @@ from kafka import KafkaAdminClient
 
 @pytest.fixture
 def reader(tmp_path) -> Iterator[Callable[..., Reader]]:
-    readers: list[Reader] = []
-
-    def opened(cwd: Path, **environment: str) -> Reader:
-        readers.append(Reader(cwd, tmp_path, environment))
-        return readers[-1]
-
-    yield opened
-    for each in readers:
-        each.leaves()
+    with ExitStack() as stack:
+        yield lambda cwd, **environment: Reader(cwd, tmp_path, environment, stack)
 
 
 @pytest.fixture

@@ -131,10 +131,6 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium, page):
     tab.keyboard.type("bill*")
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{page.url}/?only=bill*")
-    for name in ("queues", "schedules"):
-        tab_to(tab, f'a[href="/{name}"]')
-        tab.keyboard.press("Enter")
-        tab.wait_for_url(f"{page.url}/{name}")
     tab.goto("/")
     tab_to(tab, 'a[href="/career?of=billing"]')
     tab.keyboard.press("Enter")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -109,21 +109,14 @@ def test_fifty_browsers_at_once_cost_as_many_readings_and_drawings_as_one(monkey
     drawn: list[Any] = []
     monkeypatch.setattr(serving, "draw", lambda *given: drawn.append(given) or draw(*given))
 
-    async def look(browser: httpx.AsyncClient, events: int) -> None:
-        async with browser.stream("GET", "/events?screen=/&seen=0") as answer:
-            async for line in answer.aiter_lines():
-                events -= not line
-                if not events:
-                    return
-
-    async def look_all(url: str) -> None:
-        limits = httpx.Limits(max_connections=60)
-        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as browser:
-            await asyncio.gather(*(look(browser, 4) for _ in range(50)))
-
-    with served(every_s=0.5) as page:
+    with (
+        served(every_s=0.5) as page,
+        httpx.Client(base_url=page.url, timeout=60) as browser,
+        ThreadPoolExecutor(50) as pool,
+    ):
         page.snapshot = installation(200)
-        asyncio.run(look_all(page.url))
+        looks = [pool.submit(streamed, browser, "/events?screen=/&seen=0", 4) for _ in range(50)]
+        assert [len(look.result()) for look in looks] == [4] * 50
         assert len(drawn) <= page.readings < 50
 
 

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 
 import pytest
 
@@ -25,10 +26,6 @@ from leaderq.testing.waiting import patience
 BIG = b"x" * 3_000_000
 
 
-def fine() -> HttpReply:
-    return HttpReply(200, "fine\n")
-
-
 def broken() -> HttpReply:
     raise RuntimeError("boom")
 
@@ -38,7 +35,8 @@ def endpoint(monkeypatch) -> Iterator[HttpEndpoint]:
     """One that closes no connection because of its age."""
     monkeypatch.setattr(endpoint_module, "WITHIN_S", 600.0)
     with HttpEndpoint("127.0.0.1:0") as made:
-        made.start({"/ok": fine, "/broken": broken, "/big": lambda: HttpReply(200, BIG)})
+        fine, big = (partial(HttpReply, 200, body) for body in ("fine\n", BIG))
+        made.start({"/ok": fine, "/broken": broken, "/big": big})
         yield made
 
 

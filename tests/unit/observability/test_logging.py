@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from leaderq import events
-from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import BackgroundHandler, configure, log_events, message
@@ -115,16 +114,6 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
     assert "Traceback" not in logged(capsys, event, "text")
-
-
-def test_an_error_of_leaderqs_own_has_a_traceback_in_debug_only(capsys):
-    with pytest.raises(ConfigurationError) as raised:
-        require("correct it")
-    # a test's own frame is the user's, below which there are ours only
-    error = raised.value.with_traceback(raised.tb.tb_next)
-    event = CareerError("c", "a", 1, "execution", error)
-    assert "Traceback" not in logged(capsys, event, "text")
-    assert "Traceback" in logged(capsys, event, "text", level="debug")
 
 
 FILES = {
