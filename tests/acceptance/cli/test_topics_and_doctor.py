@@ -74,12 +74,11 @@ def test_doctor_says_what_a_career_lacks_and_that_it_lacks_nothing_when_that_is_
     assert found["group"] == ("ok", "'settling' may be used; it has committed nothing yet")
 
 
-def test_doctor_tells_what_is_wrong_with_a_career_itself(findings, topic, given):
+def test_doctor_knows_the_class_and_the_career_whose_name_was_nearly_given(
+    findings, topic, given, session, znode_root
+):
     found = findings("--career", "settling:Setling", code=2, **given)
     assert "did you mean 'Settling'?" in found["configuration"][1]
-
-
-def test_doctor_knows_the_career_whose_name_was_nearly_given(findings, given, session, znode_root):
     session.ensure_path(Layout(znode_root, "billing").term)
     found = findings("--career", "biling", code=2, **given, root=znode_root)
     assert "did you mean 'billing'?" in found["configuration"][1]
