@@ -32,11 +32,6 @@ from leaderq.kafka import KafkaLeaderCareer
 class Wrong(KafkaLeaderCareer):
     topics, offsets, max_records = "", "file", -1
     def handle_record(self, record, term): ...
-
-class Late(Wrong):
-    def prepare(self):
-        self.topics, self.offsets, self.max_records = "clicks", "kafka", 10
-        super().prepare()
 """
 
 
@@ -44,8 +39,8 @@ def test_what_a_kafka_career_declares_is_checked_before_anything_is_connected_to
     shell, folder, silent_address
 ):
     (folder / "declared.py").write_text(DECLARED)
-    run = ("run", "declared:Wrong", "declared:Late", "--connect-timeout-s", "60")
-    done = shell(*run, "--no-guardian", zookeeper=silent_address)
+    run = ("run", "declared:Wrong", "--connect-timeout-s", "60", "--no-guardian")
+    done = shell(*run, zookeeper=silent_address)
     done.assert_refused("'topics' of Wrong is empty", "offsets='file'", "max_records", lines=3)
 
 
