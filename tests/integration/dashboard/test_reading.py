@@ -107,19 +107,15 @@ def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(session, sent):
         assert seen.items[0].items == [b"item 0"]
 
 
-def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(session, sent):
+def test_two_hundred_careers_are_read_a_few_at_a_time(session, sent):
     for number in range(200):
         stood_for(session, f"team-{number:03}", schedules=number % 2)
-    session.set(Layout(ROOT, "team-007").term, b"spoilt")
     sent.clear()
     snapshot = reading(session, ROOT, ())(PageSnapshot(), frozenset())
     assert len(sent) <= 50
     assert kinds(sent) <= READS
     found = [condition_of(one, now_ms()) for one in snapshot.careers]
-    assert found.count(Condition.LEADERLESS) == 199
-    spoilt = snapshot.careers[7]
-    assert spoilt.view is None
-    assert "spoilt" in str(spoilt.problem)
+    assert found == [Condition.LEADERLESS] * 200
 
 
 def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session):
