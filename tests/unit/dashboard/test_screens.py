@@ -18,13 +18,8 @@ from leaderq.dashboard.markup import tag
 from leaderq.dashboard.plots import Stretch, line_plot, time_axis
 from leaderq.dashboard.screens import PageScreen, ScreenKind, ScreenOptions, draw
 
-ALL = [
-    PageScreen(ScreenKind.CAREERS),
-    PageScreen(ScreenKind.CAREER, "billing"),
-    PageScreen(ScreenKind.QUEUES),
-    PageScreen(ScreenKind.QUEUE, "/mail"),
-    PageScreen(ScreenKind.SCHEDULES),
-]
+SUBJECTS = {ScreenKind.CAREER: "billing", ScreenKind.QUEUE: "/mail"}
+ALL = [PageScreen(kind, SUBJECTS.get(kind, "")) for kind in ScreenKind]
 
 
 class Texts(HTMLParser):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import pytest
@@ -44,20 +43,16 @@ def connected(endpoint: HttpEndpoint) -> socket.socket:
     return socket.create_connection((host.strip("[]"), int(port)), timeout=30 * patience())
 
 
-def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
-    host, _, port = endpoint.address.rpartition(":")
-    made = http.client.HTTPConnection(host, int(port), timeout=30 * patience())
-    with closing(made) as connection:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-
-
 def sent(endpoint: HttpEndpoint, request: bytes) -> bytes:
     """All that is answered until the endpoint closes."""
     with connected(endpoint) as client:
         client.sendall(request)
         return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
+    head, _, body = sent(endpoint, f"GET {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
 
 
 def test_it_answers_what_the_route_says_and_one_that_raises_is_answered_and_logged(
