@@ -34,11 +34,6 @@ class Served:
     refresher: Refresher | None = None
     dashboard: Any = None
 
-    @property
-    def is_left(self) -> bool:
-        """Whether nobody looks."""
-        return all(one.answer.cancelled() for one in self.refresher._waiting)
-
     def read(self, before: PageSnapshot, wanted: frozenset[str]) -> PageSnapshot:
         self.readings += 1
         if self.fails:

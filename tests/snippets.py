@@ -29,23 +29,19 @@ GIVEN = {
     "dyno": "allocated: list[bytes] = []\nallocate = allocated.append",
     "helpers": textwrap.dedent("""
         cache: dict[str, str] = {}
-
+        charge = 7
 
         def render(page: str) -> str:
             return page.upper()
 
-
         class Ledger:
-            def __init__(self) -> None:
-                self.total = 0
+            total = 0
 
             def apply(self, amount: int) -> int:
                 self.total += amount
                 return self.total
 
-
         ledger = Ledger()
-        charge = 7
     """),
     "quickstart": _REPORTING,
     "web-application": "refreshed: list[int] = []\nrefresh_front_page = refreshed.append",

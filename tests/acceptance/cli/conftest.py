@@ -117,13 +117,9 @@ def shell(folder, monkeypatch, capfdbinary) -> Shell:
         with monkeypatch.context() as patch:
             patch.chdir(folder)
             patch.setattr(sys, "path", [*sys.path])
-            patch.setattr(
-                sys,
-                "stdin",
-                SimpleNamespace(
-                    buffer=io.BytesIO(stdin), isatty=lambda: False, fileno=lambda: 2**20
-                ),
-            )
+            buffer = io.BytesIO(stdin)
+            pipe = SimpleNamespace(buffer=buffer, isatty=lambda: False, fileno=lambda: 2**20)
+            patch.setattr(sys, "stdin", pipe)
             for name, value in settings.items():
                 patch.setenv(f"LEADERQ_{name.upper()}", value)
             capfdbinary.readouterr()

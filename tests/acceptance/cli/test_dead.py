@@ -36,20 +36,16 @@ def dead(shell, settings) -> Callable[..., Any]:
 
 
 def test_letters_are_listed_filtered_and_limited(dead, letters):
-    table = dead("ls", "--limit", "3").lines
-    assert " ".join(table[0].split()) == "PARTITION OFFSET TIME ORIGIN ATTEMPTS REPLAYED ERROR"
-    assert len(table) == 4
-    assert table[1].split()[:2] == ["0", "0"]
-    assert f"{letters.origin}-0@0" in table[1]
-    assert table[1].endswith("3         -         KeyError: 'iban'")
+    _, first, *more = dead("ls", "--limit", "3").lines
+    assert len(more) == 2
+    assert f"{letters.origin}-0@0" in first
+    assert first.endswith("3         -         KeyError: 'iban'")
     found = dead("ls", "--json").rows
     assert [row["offset"] for row in found] == list(range(COUNT))
     assert found[1]["origin"] == {"topic": letters.origin, "partition": 0, "offset": 1}
-    assert {row["error"] for row in dead("ls", "--error", "BANK", "--json").rows} == {
-        "TimeoutError"
-    }
-    none = f"no dead letters of that kind on topic {letters.topic!r}\n"
-    assert dead("ls", "--origin", "elsewhere") == (0, "", none)
+    found = dead("ls", "--error", "BANK", "--json").rows
+    assert {row["error"] for row in found} == {"TimeoutError"}
+    assert "no dead letters of that kind" in dead("ls", "--origin", "elsewhere").err
 
 
 def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
@@ -57,23 +53,18 @@ def test_a_dry_run_says_what_a_replay_then_does(dead, letters):
     dry = dead("replay", "--dry-run", "--error", "timeout", "--json")
     assert [row["key"] for row in dry.rows] == [f"k{n}" for n in range(1, COUNT, 2)]
     assert dry.rows[0]["to"] == f"{letters.origin}-0"
-    assert dry.err == (
-        f"{COUNT // 2} would be replayed; 0 skipped, not written by leaderq; "
-        f"{COUNT // 2} remain, {COUNT // 2} of them not selected\n"
-    )
+    assert f"{COUNT // 2} would be replayed" in dry.err
     assert letters.sent() == 0
     done = dead("replay", "--error", "timeout", "--yes")
     assert done.code == 0, done.err
     assert done.err.startswith(f"{COUNT // 2} replayed; 0 skipped")
-    assert [row["offset"] for row in dead("ls", "--pending", "--json").rows] == list(
-        range(0, COUNT, 2)
-    )
+    pending = [row["offset"] for row in dead("ls", "--pending", "--json").rows]
+    assert pending == [*range(0, COUNT, 2)]
     assert [row["replayed"] for row in dead("ls", "--json").rows] == [False, True] * (COUNT // 2)
     assert dead("replay", "--yes", "--rate", "0").err.startswith(f"{COUNT // 2} replayed")
     done = "0 replayed; 0 skipped, not written by leaderq; 0 remain\n"
     assert dead("replay", "--yes") == (0, "", done)
     assert letters.progress_noted() == COUNT
-    assert dead("ls", "--pending").err.startswith("no dead letters of that kind")
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
@@ -89,27 +80,18 @@ def test_a_replay_that_is_stopped_midway_is_begun_again_and_sends_each_letter_on
     assert "Traceback" not in err
     done = letters.progress_noted()
     assert 2 <= done < COUNT
-    if told is not signal.SIGKILL:
-        said = int(err.split()[0])  # one less, if the answer to a commit was not waited for
-        assert said in (done - 1, done)
-        assert f"up to {COUNT - said} remain" in err
     assert dead("replay", "--yes", "--rate", "0").err.startswith(f"{COUNT - done} replayed")
     assert letters.progress_noted() == COUNT
 
 
 def test_what_an_operator_gets_wrong_is_said_in_one_line(dead):
-    mistakes: list[tuple[list[str], int, str]] = [
-        (["show", "x"], 2, "'x' is not PARTITION:OFFSET"),
-        (["show", "0:999"], 1, "no letter at offset 999 of partition 0"),
-        (["show", "7:0"], 1, "it holds (partition: offsets) 0: 0 to 39"),
-        (["ls", "--topic", "nowhere"], 2, "no topic 'nowhere'"),
-        (["ls", "--topic", "n\u00f3where"], 2, "'n\u00f3where' cannot be the name of a topic"),
-        (["ls", "--career", "caf\u00e9"], 2, "'caf\u00e9-dead' cannot be the name of a topic"),
-        (["replay", "--letter", "1", "--yes"], 2, "'1' is not PARTITION:OFFSET"),
-        (["lst"], 2, "did you mean 'ls'?"),
-    ]
-    for arguments, code, said in mistakes:
-        dead(*arguments).assert_refused(said, code=code)
+    for words, code, said in (
+        ("show x", 2, "'x' is not PARTITION:OFFSET"),
+        ("show 7:0", 1, "it holds (partition: offsets) 0: 0 to 39"),
+        ("ls --topic nowhere", 2, "no topic 'nowhere'"),
+        ("ls --career caf\u00e9", 2, "'caf\u00e9-dead' cannot be the name of a topic"),
+    ):
+        dead(*words.split()).assert_refused(said, code=code)
 
 
 STUCK = """
@@ -134,8 +116,7 @@ def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
     (folder / "stuck.py").write_text(STUCK.format(topic=topic))
     leader = start("stuck:Stuck", kafka=kafka_broker.address, cwd=folder)
     held = eventually(
-        lambda: next((str(line) for line in leader.lines if "held up" in str(line)), ""),
-        message="the work is held up",
+        lambda: next((str(line) for line in leader.lines if "held up" in str(line)), "")
     )
     assert f"leaderq dead bury --career stuck --at {topic}-0@1 --yes" in held
     assert "key=b'k1'" in held
@@ -143,10 +124,7 @@ def test_a_record_that_holds_the_work_up_is_buried_and_history_says_who_asked(
     shell("dead", "bury", *at, **given).assert_refused("give --yes")
     buried = shell("dead", "bury", *at, "--yes", **given)
     assert buried.code == 0, buried.err
-    eventually(
-        lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3},
-        message="all is committed",
-    )
+    eventually(lambda: committed(kafka_broker.address, "stuck", topic) == {0: 3})
     leader.stop()
     late = shell("dead", "bury", *at, "--yes", "--timeout-s", "0.5", **given)
     assert (late.code, "is taken back" in late.err) == (1, True)

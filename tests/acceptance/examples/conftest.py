@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from following_readmes import Reader
@@ -11,16 +11,9 @@ from kafka import KafkaAdminClient
 
 
 @pytest.fixture
-def reader(tmp_path) -> Iterator[Callable[[Path], Reader]]:
-    readers: list[Reader] = []
-
-    def opened(cwd: Path) -> Reader:
-        readers.append(Reader(cwd, tmp_path))
-        return readers[-1]
-
-    yield opened
-    for each in readers:
-        each.leaves()
+def reader(tmp_path) -> Iterator[Callable[..., Reader]]:
+    with ExitStack() as stack:
+        yield lambda cwd, **environment: Reader(cwd, tmp_path, environment, stack)
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
@@ -66,20 +67,24 @@ class Terminal:
 
 
 class Reader:
-    """Somebody who follows a README, in folder ``cwd``."""
+    """Somebody who follows a README, in folder ``cwd``, with these variables too; the terminals are
+    closed by ``stack``.
+    """
 
-    def __init__(self, cwd: Path, scratch: Path) -> None:
-        self.cwd = cwd
-        self._scratch = scratch
-        self._terminals: list[Terminal] = []
+    def __init__(
+        self, cwd: Path, scratch: Path, environment: dict[str, str], stack: ExitStack
+    ) -> None:
+        self.cwd, self._scratch, self._stack = cwd, scratch, stack
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+        own = {"PATH": path, "PYTHONUNBUFFERED": "1"}
+        self.environment = {**os.environ, **own, **environment}
 
-    def opens(self, command: str) -> Terminal:
-        """A terminal in which ``command`` goes on."""
-        output = self._scratch / f"terminal-{len(self._terminals)}"
+    def opens(self, command: str, until: str = "") -> Terminal:
+        """A terminal in which ``command`` goes on, once it has printed what is waited for."""
+        output = Path(mkdtemp(dir=self._scratch)) / "printed"
         terminal = Terminal(command, cwd=self.cwd, environment=self.environment, output=output)
-        self._terminals.append(terminal)
+        self._stack.callback(terminal.clear_away)
+        terminal.wait_for(until)
         return terminal
 
     def types(self, command: str) -> str:
@@ -96,7 +101,3 @@ class Reader:
         terminal = self.opens(command)
         line = terminal.wait_for(r"^export (\S+)=(\S+) (\S+)=(\S+)$", timeout_s=120)
         self.environment |= {line[1]: line[2], line[3]: line[4]}
-
-    def leaves(self) -> None:
-        for terminal in reversed(self._terminals):
-            terminal.clear_away()

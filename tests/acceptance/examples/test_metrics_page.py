@@ -1,12 +1,11 @@
 """The page about metrics, on careers that really run: every panel of Grafana's dashboard has series
-in Prometheus, every rule is read, and the alert about a leader that was killed fires.
+in Prometheus, and every rule is read.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -108,7 +107,7 @@ def prometheus(candidates, reader, tmp_path) -> Iterator[Ask]:
 
 
 @pytest.mark.timeout(300)
-def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
+def test_every_panel_has_series_and_every_rule_is_read(
     candidates, prometheus, kafka_broker, znode_root, zookeeper_server, topic_name, tmp_path
 ):
     panels = json.loads((tmp_path / "leaderq-dashboard.json").read_text())["panels"]
@@ -151,11 +150,3 @@ def test_every_panel_has_series_and_a_leader_that_is_killed_is_an_alert(
     groups = prometheus("rules")["groups"]
     rules = [one for group in groups for one in group["rules"]]
     assert [one["health"] for one in rules] == ["ok"] * len(ALERTS)
-    b.signal_worker(signal.SIGKILL)
-
-    def firing() -> list[str]:
-        died = {"alertname": "LeaderqLeaderDied"}.items()
-        alerts = [one for one in prometheus("alerts")["alerts"] if one["state"] == "firing"]
-        return [one["labels"]["career"] for one in alerts if died <= one["labels"].items()]
-
-    eventually(lambda: {*firing()} == {"billing"})

@@ -24,7 +24,6 @@ from leaderq.admin.careers import CareerState  # noqa: E402
 from leaderq.admin.queue_states import QueueState  # noqa: E402
 from leaderq.admin.snapshot import PageSnapshot  # noqa: E402
 from leaderq.election import Member  # noqa: E402
-from leaderq.testing import eventually  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(
@@ -132,10 +131,6 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium, page):
     tab.keyboard.type("bill*")
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{page.url}/?only=bill*")
-    for name in ("queues", "schedules"):
-        tab_to(tab, f'a[href="/{name}"]')
-        tab.keyboard.press("Enter")
-        tab.wait_for_url(f"{page.url}/{name}")
     tab.goto("/")
     tab_to(tab, 'a[href="/career?of=billing"]')
     tab.keyboard.press("Enter")
@@ -170,20 +165,3 @@ def test_a_refresh_leaves_the_focus_and_what_is_held_still(chromium, page):
     tab.click("#hold")
     tab.wait_for_selector("text=team-010")
     assert tab.said == []
-
-
-def test_zookeeper_away_is_told_on_the_page_which_recovers(chromium, page):
-    tab = opened(chromium, page)
-    page.fails = True
-    tab.wait_for_selector("#news.alert")
-    assert "no server answers" in tab.inner_text("#news")
-    assert "billing" in tab.inner_text("#careers")
-    page.fails = False
-    tab.wait_for_selector("#news.faint")
-
-
-def test_who_has_left_is_not_read_for(chromium, page):
-    tab = opened(chromium, page)
-    read_again(tab, page)
-    tab.context.close()
-    eventually(lambda: page.is_left, message="the server thinks that somebody looks")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-import sys
 from typing import Any
 
 import pytest
@@ -14,8 +11,6 @@ from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
 from leaderq.admin.snapshot import PageSnapshot, reading
 from leaderq.base.clock import now_ms
-from leaderq.cli import main
-from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
 from leaderq.election.layout import Layout, encode
@@ -31,8 +26,8 @@ from leaderq.schedules.definition import When
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord
 from leaderq.schedules.record import encode as encoded
-from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import Session, connect
+from leaderq.testing import eventually
+from leaderq.zookeeper import Session
 
 ROOT = "/leaderq"
 READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
@@ -112,19 +107,15 @@ def test_what_is_read_of_a_queue_that_is_looked_at_is_bounded(session, sent):
         assert seen.items[0].items == [b"item 0"]
 
 
-def test_two_hundred_careers_are_read_a_few_at_a_time_also_if_one_is_spoilt(session, sent):
+def test_two_hundred_careers_are_read_a_few_at_a_time(session, sent):
     for number in range(200):
         stood_for(session, f"team-{number:03}", schedules=number % 2)
-    session.set(Layout(ROOT, "team-007").term, b"spoilt")
     sent.clear()
     snapshot = reading(session, ROOT, ())(PageSnapshot(), frozenset())
     assert len(sent) <= 50
     assert kinds(sent) <= READS
     found = [condition_of(one, now_ms()) for one in snapshot.careers]
-    assert found.count(Condition.LEADERLESS) == 199
-    spoilt = snapshot.careers[7]
-    assert spoilt.view is None
-    assert "spoilt" in str(spoilt.problem)
+    assert found == [Condition.LEADERLESS] * 200
 
 
 def test_queues_of_all_kinds_are_told_by_what_is_beside_them(session):
@@ -163,47 +154,6 @@ def test_what_is_no_queue_that_was_named_is_not_read(session):
     assert [one.path for one in snapshot.queues] == ["/named"]
 
 
-def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again():
-    with ZooKeeperServer() as server, connect(server.address, timeout_s=2.0) as session:
-        stood_for(session, "c")
-        refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
-        refresher.start()
-        try:
-            assert refresher.after().result(60).problem is None
-            for careers in (["c"], []):
-                server.kill()
-                eventually(lambda: refresher.after().result(60).problem is not None)
-                assert [one.career for one in refresher.after().result(60).careers] == ["c"]
-                if not careers:
-                    shutil.rmtree(server.folder / "data")
-                server.start()
-                eventually(lambda: refresher.after().result(60).problem is None)
-                assert [one.career for one in refresher.after().result(60).careers] == careers
-        finally:
-            refresher.stop()
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_top_reads_careers_and_the_queues_below_the_root_or_those_that_are_named(
-    address, session, monkeypatch
-):
-    app = pytest.importorskip("leaderq.cli.top_screen", reason="pip install 'leaderq[top]'").TopApp
-    for path in ("/jobs-meta", "/jobs", "/below/mail-dead", "/leaderq/billing/candidates"):
-        session.ensure_path(path)
-    read: list[PageSnapshot] = []
-    monkeypatch.setattr(app, "run", lambda app: read.append(app._read(app.snapshot)))
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    assert main(["top", "--zookeeper", address]) == 0
-    assert main(["top", "--zookeeper", address, "--queue", "/below/"]) == 0
-    assert [[one.path for one in each.queues] for each in read] == [["/jobs"], ["/below/mail"]]
-    assert [[one.career for one in each.careers] for each in read] == [["billing"]] * 2
-
-
 # -- what is done, and where it is told
 
 
@@ -226,13 +176,6 @@ def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session)
     assert len(Operator(session, "c", root=ROOT).view().asked) == 10
     with pytest.raises(RequestRefused, match="nobody leads"):
         carry_out(session, ROOT, Action(Deed.STEP_DOWN, "c"), "alice", "")
-
-
-def test_a_request_without_a_name_leaves_no_entry(session):
-    stood_for(session, "c")
-    Operator(session, "c", root=ROOT).pause()
-    assert Operator(session, "c", root=ROOT).view().asked == ()
-    assert b"asked" not in session.get(Layout(ROOT, "c").control)[0]
 
 
 def test_dead_letters_are_sent_back_one_or_all(session, caplog):
@@ -274,15 +217,7 @@ def deep_queue(session: Session) -> DistributedQueue[bytes]:
     return queue
 
 
-def deep_dyno(session: Session) -> DynoQueue:
-    queue = DynoQueue(session, "/q", shards=["s"])
-    queue.push([Message(payload=b"%d" % number) for number in range(MANY + 1)])
-    queue.pop(1, 30)[0].ack()
-    return queue
-
-
-@pytest.mark.parametrize("made", [deep_queue, deep_dyno])
-def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(made, session, sent, monkeypatch):
+def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(session, sent, monkeypatch):
     monkeypatch.setattr(figures, "_offers", [])
     monkeypatch.setattr(figures, "_DEPTHS_S", 0.1)
 
@@ -292,12 +227,11 @@ def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(made, session, sent, m
     def noted_s() -> list[float]:
         return [one[2]()._noted_s for one in figures._offers if one[1] == "/q"]
 
-    with made(session):
+    with deep_queue(session):
         eventually(lambda: ready() == MANY)  # asked once, and looked at by the queue's own thread
         sent.clear()
         before = noted_s()
         assert ready() == MANY
         assert sent == []
         eventually(lambda: noted_s() != before)
-    listed = [one for one in sent if "GetChildren" in one]
-    assert not [one for one in listed if "messages" in one or "'/q'" in one], listed
+    assert not [one for one in sent if "GetChildren" in one and "'/q'" in one]

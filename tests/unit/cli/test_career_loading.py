@@ -16,15 +16,12 @@ from leaderq.cli.options import Given
 from leaderq.errors import ConfigurationError
 
 BILLING = """
-from leaderq.career import ILeaderCareer, LeaderCareer
+from leaderq.career import LeaderCareer
 
 class AdBilling(LeaderCareer):
     def execute(self, term): ...
     class Nested(LeaderCareer):
         def execute(self, term): ...
-
-class Bare(ILeaderCareer):
-    def execute(self, term): ...
 
 class Greedy(AdBilling):
     def __init__(self, url, *, table, size=1, **rest): ...
@@ -32,10 +29,6 @@ class Greedy(AdBilling):
 class Broken(AdBilling):
     def __init__(self):
         raise RuntimeError("no such table")
-
-class Leaving(AdBilling):
-    def __init__(self):
-        raise SystemExit("no such table")
 
 class Plain: ...
 
@@ -77,21 +70,15 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
     ("target", "said"),
     [
         ("billing", "names no class; write package.module:Class"),
-        (":AdBilling", "names no class"),
-        ("billing:", "names no class"),
         ("adbills.py:AdBilling", "begins with a file, not a module; write adbills:AdBilling"),
-        ("./x/billing.py:A", "write x.billing:A"),
         ("bil-ling:A", "not made of Python names"),
         ("adbils:AdBilling", "module 'adbils' was not found in {folder} nor where Python looks"),
-        ("adbils:AdBilling", "; did you mean"),
         ("xyzzy.plugh:A", "module 'xyzzy' was not found in {folder} nor where Python looks; run"),
-        ("adbills.deeper:A", "module 'adbills.deeper' was not found"),
         ("adbills:AdBiling", "({folder}/adbills.py) has no 'AdBiling'; did you mean 'AdBilling'?"),
-        ("adbills:Xyzzy", "its careers: AdBilling, Bare, Greedy, Broken, Leaving, Misspelt"),
+        ("adbills:Xyzzy", "its careers: AdBilling, Greedy, Broken, Misspelt"),
         ("adbills:function", "is a function, not a class"),
         ("adbills:made", "is an instance of AdBilling, not a class"),
-        ("adbills:Plain", "({folder}/adbills.py:23) is not a career; make it a subclass of"),
-        ("adbills:Bare", "is not complete; it still needs handOver, inaugurate"),
+        ("adbills:Plain", "({folder}/adbills.py:16) is not a career; make it a subclass of"),
         ("adbills:Misspelt", "still needs execute; is exectue meant to be execute?"),
         ("adbills:Greedy", "its constructor needs url, table; give them defaults"),
     ],
@@ -107,9 +94,7 @@ def test_a_wrong_target_is_refused(folder, target, said):
         ("x = (", "{file}:1 is not valid Python: '(' was never closed; correct that line"),
         ("\n\nx = {}['key']", "raised KeyError: 'key' ({file}:3)"),
         ("raise SystemExit(3)", "raised SystemExit: 3 ({file}:1)"),
-        ("raise ValueError", "raised ValueError ({file}:1)"),
         ("from mute import Mute\nraise Mute", f"raised {TOLD} ({{file}}:2)"),
-        ("from leaderq.career import Nothing", "raised ImportError: cannot import name 'Nothing'"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users_code(
@@ -119,17 +104,13 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_place_in_the_users
     assert said.format(file=folder / "faulty_module.py") in refusal("faulty_module:A", folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "raised", "line"), [("Broken", RuntimeError, 17), ("Leaving", SystemExit, 21)]
-)
-def test_a_constructor_that_raises_is_named_with_its_place(folder, name, raised, line):
-    career = find_career(f"adbills:{name}", folder)
+def test_a_constructor_that_raises_is_named_with_its_place(folder):
+    career = find_career("adbills:Broken", folder)
     with pytest.raises(ConfigurationError) as caught:
-        make_career(career, f"adbills:{name}")
-    place = f"{folder}/adbills.py:{line}"
-    said = f"its constructor raised {raised.__name__}: no such table ({place})"
+        make_career(career, "adbills:Broken")
+    said = f"its constructor raised RuntimeError: no such table ({folder}/adbills.py:14)"
     assert said in str(caught.value)
-    assert isinstance(caught.value.__cause__, raised)
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_path, monkeypatch):

@@ -11,10 +11,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from test_health import FOLLOWER, LEADER, TERM
@@ -39,11 +39,9 @@ from leaderq.observability.metrics import TABLE
 promtool = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(promtool is None, reason="needs promtool (Debian: prometheus)")
 STEP_S = 30
+PANELS = [panel for section in SECTIONS.values() for panel in section]
 QUERIES = [
-    expr.replace("$__rate_interval", "5m")
-    for section in SECTIONS.values()
-    for panel in section
-    for expr in panel.queries.values()
+    expr.replace("$__rate_interval", "5m") for panel in PANELS for expr in panel.queries.values()
 ]
 """Those of the dashboard, for all jobs, as Grafana sends them."""
 ASKED = {
@@ -117,8 +115,7 @@ class Scrapes:
                         yield f"{sample.name}{{{inside}}}", f"{sample.value:g}"
 
 
-@dataclass
-class Fault:
+class Fault(NamedTuple):
     """``do`` is done, then ``each`` every minute; after ``minutes`` this alert fires, and no
     other.
     """
@@ -126,16 +123,7 @@ class Fault:
     alert: str
     minutes: int
     do: Callable[[Scrapes], object] = id
-    each: Callable[[Scrapes], object] | None = None
-
-    def strike(self, world: Scrapes) -> None:
-        self.do(world)
-        if self.each is None:
-            world.pass_time(self.minutes)
-            return
-        for _ in range(self.minutes):
-            self.each(world)
-            world.pass_time(1)
+    each: Callable[[Scrapes], object] = id
 
 
 def commits(world: Scrapes) -> None:
@@ -150,12 +138,19 @@ def takes_late_records(world: Scrapes) -> None:
     world.drain.timed, world.drain.delay_s = world.drain.timed + 2, world.drain.delay_s + 2000.0
 
 
+def producer_tells(**figures: float) -> Callable[[Scrapes], object]:
+    return lambda world: world.producer.update(figures)
+
+
 def happens(kind: type, *values: Any, to: str = "a") -> Callable[[Scrapes], object]:
     """An event of this kind, in the leader if nothing else is said."""
     return lambda world: world.running[to].events.publish(kind("c", "a", *values))
 
 
 LAGS = happens(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
+FAILURE = (7, "execution", ValueError())
+POISON = ("clicks-0", 4, ValueError(), 1)
+WAITING = {"ready": 3, "oldest_due_s": 700.0}
 ELECTING = replace(FOLLOWER, role="enlisting")
 RUNNING_LOW = replace(LEADER, term=replace(TERM, lease_s=1.0))
 FAULTS = {
@@ -166,39 +161,23 @@ FAULTS = {
     "a fresh process succeeds a killed one": Fault(
         "LeaderDied", 2, lambda world: world.take_over(fresh=Process(LEADER))
     ),
-    "the career fails again and again": Fault(
-        "CareerFails", 4, each=happens(CareerError, 7, "execution", ValueError())
-    ),
-    "a hand over takes too long": Fault(
-        "BudgetMissed", 1, happens(BudgetMissed, 7, "hand-over", 1.0)
-    ),
+    "the career fails each time": Fault("CareerFails", 4, each=happens(CareerError, *FAILURE)),
+    "a stage takes too long": Fault("BudgetMissed", 1, happens(BudgetMissed, 7, "hand-over", 1.0)),
     "a lease is hardly renewed": Fault("LeaseRunsLow", 3, lambda world: world.is_now(RUNNING_LOW)),
     "a follower is cut off": Fault("SessionLost", 1, happens(SessionChanged, "lost", to="b")),
     "a consumer stalls": Fault("ConsumerStalls", 1, happens(DrainStalled, "clicks-0", 1, 2, 1)),
-    "a record is passed over": Fault(
-        "RecordsSetAside", 1, happens(RecordSkipped, "clicks-0", 4, ValueError(), 1)
-    ),
+    "a record is passed over": Fault("RecordsSetAside", 1, happens(RecordSkipped, *POISON)),
     "a drain is behind": Fault("DrainStandsStill", 21, LAGS),
     "a drain is behind and commits": Fault("", 21, LAGS, commits),
     "a drain is held up": Fault("HeldUp", 7, each=is_held_up),
     "records are late": Fault("RecordsLate", 25, each=takes_late_records),
-    "an item is a dead letter": Fault(
-        "DeadLetters", 1, lambda world: world.queue.add("dead_letters")
-    ),
-    "items wait": Fault(
-        "QueueWaits", 7, lambda world: world.queue.note(0.0, {"ready": 3, "oldest_due_s": 700.0})
-    ),
+    "an item is dead": Fault("DeadLetters", 1, lambda world: world.queue.add("dead_letters")),
+    "items wait": Fault("QueueWaits", 7, lambda world: world.queue.note(0.0, WAITING)),
     "a tick is late": Fault("TickMissed", 1, lambda world: world.schedule.update(overdue_s=301.0)),
     "a tick is lost": Fault("TickFailed", 1, lambda world: world.schedule.update(lost=1.0)),
-    "requests are not sent": Fault(
-        "ProducerStandsStill", 8, lambda world: world.producer.update(oldest_age_s=301.0)
-    ),
-    "a journal is full": Fault(
-        "JournalTakesNothing", 2, lambda world: world.producer.update(takes=0.0)
-    ),
-    "a request is given up": Fault(
-        "RequestsLost", 1, lambda world: world.producer.update(dropped=1.0)
-    ),
+    "requests are not sent": Fault("ProducerStandsStill", 8, producer_tells(oldest_age_s=301.0)),
+    "a journal is full": Fault("JournalTakesNothing", 2, producer_tells(takes=0.0)),
+    "a request is given up": Fault("RequestsLost", 1, producer_tells(dropped=1.0)),
 }
 
 
@@ -221,7 +200,11 @@ def made_and_mended(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Scrapes
     world = Scrapes()
     world.pass_time(20)
     ends = [world.steps]
-    FAULTS[name].strike(world)
+    fault = FAULTS[name]
+    fault.do(world)
+    for _ in range(fault.minutes):
+        fault.each(world)
+        world.pass_time(1)
     ends.append(world.steps)
     # All is mended: processes as at first, everything taken.
     world.running = {"a": Process(LEADER), "b": Process(FOLLOWER)}

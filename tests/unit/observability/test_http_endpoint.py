@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 
-from leaderq.errors import ConfigurationError
 from leaderq.observability import http as endpoint_module
 from leaderq.observability.http import (
     MOST_BYTES,
@@ -25,10 +24,6 @@ from leaderq.testing.waiting import patience
 BIG = b"x" * 3_000_000
 
 
-def fine() -> HttpReply:
-    return HttpReply(200, "fine\n")
-
-
 def broken() -> HttpReply:
     raise RuntimeError("boom")
 
@@ -38,23 +33,14 @@ def endpoint(monkeypatch) -> Iterator[HttpEndpoint]:
     """One that closes no connection because of its age."""
     monkeypatch.setattr(endpoint_module, "WITHIN_S", 600.0)
     with HttpEndpoint("127.0.0.1:0") as made:
-        big = {"/big": lambda: HttpReply(200, BIG), "/huge": lambda: HttpReply(200, BIG * 10)}
-        made.start({"/ok": fine, "/broken": broken, **big})
+        fine, big = (partial(HttpReply, 200, body) for body in ("fine\n", BIG))
+        made.start({"/ok": fine, "/broken": broken, "/big": big})
         yield made
 
 
 def connected(endpoint: HttpEndpoint) -> socket.socket:
     host, _, port = endpoint.address.rpartition(":")
     return socket.create_connection((host.strip("[]"), int(port)), timeout=30 * patience())
-
-
-def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
-    host, _, port = endpoint.address.rpartition(":")
-    made = http.client.HTTPConnection(host, int(port), timeout=30 * patience())
-    with closing(made) as connection:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
 
 
 def sent(endpoint: HttpEndpoint, request: bytes) -> bytes:
@@ -64,13 +50,16 @@ def sent(endpoint: HttpEndpoint, request: bytes) -> bytes:
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_it_answers_what_the_route_says(endpoint):
-    assert asked(endpoint) == (200, b"fine\n")
+def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
+    head, _, body = sent(endpoint, f"GET {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_it_answers_what_the_route_says_and_one_that_raises_is_answered_and_logged(
+    endpoint, caplog
+):
     assert asked(endpoint, "/ok?verbose") == (200, b"fine\n")
     assert asked(endpoint, "/big") == (200, BIG)
-
-
-def test_a_route_that_raises_is_answered_and_logged_and_no_more(endpoint, caplog):
     status, body = asked(endpoint, "/broken")
     assert status == 500
     assert b"boom" not in body
@@ -85,13 +74,10 @@ def test_a_route_that_raises_is_answered_and_logged_and_no_more(endpoint, caplog
         (b"GET /ok HTTP/1.0\n\n", b"200"),
         (b"GET /ok HTTP/1.1\r\nConnection: keep-alive\r\n\r\nGET /ok HTTP/1.1\r\n\r\n", b"200"),
         (b"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405"),
-        (b"DELETE /ok HTTP/1.1\r\n\r\n", b"405"),
         (b"BREW /ok HTTP/1.1\r\n\r\n", b"501"),
-        (b"GET /ok HTTP/9.9\r\n\r\n", b"505"),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
         (b"GET /" + b"a" * MOST_BYTES, b"431"),
         (b"GET / HTTP/1.0\r\nX: " + b"a" * 20 * MOST_BYTES, b"431"),
-        (b"GET / HTTP/1.0\r\n" + b"a: b\r\n" * 500 + b"\r\n", b"431"),
     ],
 )
 def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, status):
@@ -124,12 +110,6 @@ def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
         with connected(endpoint) as slow:
             slow.sendall(b"GET / HTTP/1.1\r\n")
             assert slow.recv(1) == b""
-
-
-@pytest.mark.parametrize("address", ["192.0.2.1:80", "no.such.host.invalid:80"])
-def test_a_foreign_address_is_refused_in_one_sentence(address):
-    with pytest.raises(ConfigurationError, match=f"http: '{address}' cannot be listened on: "):
-        HttpEndpoint(address)
 
 
 def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order():

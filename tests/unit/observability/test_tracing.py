@@ -52,8 +52,7 @@ def carried(headers: Iterable[tuple[str, bytes]]) -> int:
 
 
 class Sending(KafkaLeaderCareer):
-    topics = ("clicks", "views")
-    offsets = "transaction"
+    topics, offsets = ("clicks", "views"), "transaction"
     current: Any = None
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
@@ -63,10 +62,7 @@ class Sending(KafkaLeaderCareer):
 
 
 class SendingCoroutine(AsyncKafkaLeaderCareer):
-    topics = ("clicks", "views")
-    offsets = "transaction"
-    order = "key"
-    concurrency = 3
+    topics, offsets, order, concurrency = ("clicks", "views"), "transaction", "key", 3
 
     async def handle_record(self, record: Record, term: Any) -> None:
         self.produce("out", record.value)
@@ -126,7 +122,6 @@ def test_what_a_handler_produces_is_its_child_and_carries_its_own_context(spans:
     assert {one.kind for one in sent} == {SpanKind.PRODUCER}
     held = [carried(message.headers) for message in driven.produced]
     assert held == [one.context.span_id for one in sent]
-    assert not any(one.links for one in sent)
 
 
 def test_records_handled_singly_by_coroutines_have_a_span_each(spans: Spans) -> None:
@@ -136,7 +131,6 @@ def test_records_handled_singly_by_coroutines_have_a_span_each(spans: Spans) -> 
     about = [dict(span.attributes or {}) for span in handled.values()]
     assert {one["messaging.kafka.offset"] for one in about} == {0, 1, 2, 3}
     assert {one["messaging.destination.partition.id"] for one in about} == set("0123")
-    assert not any("messaging.batch.message_count" in one for one in about)
     assert {one.parent.span_id for one in spans("send")} == set(handled)
 
 
@@ -160,7 +154,7 @@ def test_a_failed_handler_marks_its_span_and_the_dead_letter_leads_to_it(spans: 
 
 def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
     events, who = EventBus(), ("c", "a")
-    tracing.follow(events, *who)
+    end = tracing.follow(events, *who)
     events.publish(TermBegan("other", "a", 1, True))  # which is followed elsewhere
     events.publish(TermBegan(*who, 7, True))
     for stage in Stage:
@@ -178,19 +172,11 @@ def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
     assert term.attributes["leaderq.reason"] == Reason.FAILED.value
     assert (term.attributes["leaderq.term"], term.attributes["leaderq.unclean"]) == (7, True)
     assert [event.name for event in term.events] == ["exception", "term_ending"]
-    assert not any(one.links for one in (term, *stages))
-
-
-def test_a_term_whose_end_is_not_told_is_ended_by_who_stops_to_follow(spans: Spans) -> None:
-    events, who = EventBus(), ("c", "a")
-    end = tracing.follow(events, *who)
-    events.publish(TermBegan(*who, 7, False))
-    events.publish(StageBegan(*who, 7, Stage.EXECUTION))
-    end()
-    end()
     events.publish(TermBegan(*who, 8, False))
-    assert [one.name for one in spans()] == ["execution c", "term c"]
-    assert "leaderq.reason" not in spans("term")[0].attributes
+    events.publish(StageBegan(*who, 8, Stage.EXECUTION))
+    end()  # what is not told to end is ended by who stops to follow
+    assert [one.name for one in spans()[-2:]] == ["execution c", "term c"]
+    assert "leaderq.reason" not in spans("term")[1].attributes
 
 
 class TakingSink(KafkaSink):
