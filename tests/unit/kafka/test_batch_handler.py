@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 from failing import failing_at
@@ -28,7 +29,6 @@ from test_handling_laws import BY_KEY
 from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
@@ -51,10 +51,6 @@ CASES: dict[str, Case] = {
     "a batch is one call and one commit": (
         {}, "raise", {}, {"A": [0, 1], "B": [5]}, ["handle A0 A1 B5", "commit A=2 B=6"],
     ),
-    "by partition it is one call each and one commit": (
-        {}, "raise", {"batches": BY_PARTITION}, {"B": [5], "A": [0, 1]},
-        ["handle A0 A1", "handle B5", "commit A=2 B=6"],
-    ),
     "at most once commits before it handles": (
         {}, "raise", {"delivery": "at_most_once"}, {"A": [0, 1], "B": [5]},
         ["commit A=2 B=6", "handle A0 A1 B5"],
@@ -69,15 +65,6 @@ CASES: dict[str, Case] = {
         ["handle A0 A1 A2 A3", "handle A0 A1 A2 A3", "handle A0",
          "handle A1", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
          "commit A=2", "handle A2 A3", "commit A=4"],
-    ),
-    "a record that only fails in company of an outage is not set aside": (
-        {"fails": {(A, 0): 3}}, LETTERS, {}, {"A": [0, 1]},
-        ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "handle A1", "commit A=2"],
-    ),
-    "what is done keeps its effects when something behind it fails": (
-        {"fails": {(B, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"batches": BY_PARTITION},
-        {"A": [0, 1], "B": [2]},
-        ["handle A0 A1", "handle B2", "commit A=2", "handle B2", "commit B=3"],
     ),
     "a careful partition is handled one by one, each record marked before": (
         {}, skip(), {"careful": {A: 2}}, {"A": [0, 1, 2, 3], "B": [5]},
@@ -114,11 +101,6 @@ CASES: dict[str, Case] = {
          "commit A=1", "unmark A0",
          "handle A1", "commit A=2"],
     ),
-    "with workers an undecodable value holds up its own partition only": (
-        {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
-        ["handle B5", "commit B=6", "handle A0", "commit A=1",
-         "skipped A1 after 1: not decodable", "commit A=2", "handle A2", "commit A=3"],
-    ),
     "an error is raised as it is and nothing is committed": (
         {"fails": {(A, 1): ALWAYS}}, "raise", {"raises": "A1"}, {"A": [0, 1, 2]},
         ["handle A0 A1 A2"],
@@ -126,15 +108,6 @@ CASES: dict[str, Case] = {
     "records before an undecodable value are handled and committed before the error": (
         {"undecodable": frozenset({(A, 2)})}, "raise", {"raises": "not decodable"},
         {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
-    ),
-    "records before an undecodable value, where effects are undone": (
-        {"undecodable": frozenset({(A, 2)}), "undoes": True}, "raise",
-        {"raises": "not decodable"}, {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
-    ),
-    "a named culprit is skipped and told": (
-        {"fails": {(A, 1): ALWAYS}, "names": True}, "skip", {}, {"A": [0, 1, 2]},
-        ["handle A0 A1 A2", "commit A=1", "skipped A1 after 1: A1", "commit A=2", "handle A2",
-         "commit A=3"],
     ),
     "a record that took too many processes is passed over unhandled": (
         {}, dead_letter(deaths=2), {"careful": {A: 3}, "deaths": {(A, 0): 1, (A, 1): 2}},
@@ -168,8 +141,7 @@ def test_what_is_asked_of_a_career(name):
             with pytest.raises(Bad, match=error) as raised:
                 handler.work(a_batch(**batch), open_term(7))
             assert raised.value.__context__ is None
-    told = sorted_until_committed(career.log) if "workers" in more else career.log
-    assert told == log
+    assert (sorted_until_committed(career.log) if "workers" in more else career.log) == log
     assert len(set_aside) == len(career.letters)
 
 
@@ -219,33 +191,12 @@ def test_a_letter_that_is_refused_is_no_records_fault():
     assert career.committed == {}
 
 
-def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(monkeypatch):
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 3)
-    career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
-    term, why = open_term(7), []
-
-    def told(reason: str | None) -> None:
-        why.append(reason)
-        term.wind_up(Reason.STEP_DOWN)
-
-    handler = a_handler(career, skip(), on_held_up=told)
-    assert not handler.work(a_batch(A=range(9)), term)
-    assert career.committed == {A: 3}
-    assert len(why) == 1
-
-
 # -- skip and dead letters
 
 
 def test_what_the_records_failed_together_is_told_of_the_culprit_only():
     career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
-    nameless = iter([Bad("together")])
-
-    def fail(_handed: object) -> None:
-        for error in nameless:
-            raise error
-
-    career.before_handle = fail
+    career.before_handle = failing_at([Bad("together")])
     assert a_handler(career, LETTERS).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert [line for line in career.log if line.startswith("dead")] == [
         "dead letter A1 on billing-dead after 3: A1",
@@ -255,11 +206,7 @@ def test_what_the_records_failed_together_is_told_of_the_culprit_only():
 
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-
-    def away() -> None:
-        raise KafkaError("too large")
-
-    career.before_dead_letter = away
+    career.send_dead_letter = mock.Mock(side_effect=KafkaError("too large"))
     with pytest.raises(KafkaError, match="too large"):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
@@ -312,11 +259,7 @@ def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, 
 
 def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
     career = FakeCareer()
-
-    def refuse(_rows: object) -> None:
-        raise AlreadyStored(C, stored=9, first=0)
-
-    career.before_handle = refuse
+    career.before_handle = failing_at([AlreadyStored(C, stored=9, first=0)])
     with pytest.raises(AlreadyStored):
         a_handler(career).work(a_batch(A=[0, 1]), open_term(7))
 
@@ -372,8 +315,6 @@ def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_m
     assert a_handler(career, skip(), delivery="at_most_once").work(a_batch(A=[0]), open_term(7))
     assert career.log == ["commit A=1", "handle A0"]
 
-
-# -- several partitions at once: the threads, and the handling on them
 
 WAIT_S = 30.0
 
@@ -451,16 +392,10 @@ def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_hav
 # -- the handling on them
 
 
-def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
-    return a_handler(career, on_error, workers=3, **more)
-
-
 def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(caplog):
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
-    handler = a_parallel(career)
-    with pytest.raises(Bad, match="A1"):
+    with closing(a_handler(career, workers=3)) as handler, pytest.raises(Bad, match="A1"):
         handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
-    handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
         "handle B5 B6",
@@ -472,18 +407,9 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
 
 
 def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends():
-    career = FakeCareer()
-    term = open_term(7)
+    career, term = FakeCareer(), open_term(7)
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
-    handler = a_parallel(career, delivery="at_most_once")
-    assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
-    handler.close()
+    with closing(a_handler(career, workers=3, delivery="at_most_once")) as handler:
+        assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
-
-
-def test_what_is_handled_and_committed_is_counted():
-    handler = a_handler(FakeCareer(fails={(A, 1): ALWAYS}, names=True), skip())
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    figures = handler.context.figures
-    assert (figures.records, figures.batches, figures.commits) == (2, 1, 3)
