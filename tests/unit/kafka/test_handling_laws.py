@@ -78,11 +78,10 @@ def cases(draw: st.DrawFn, shapes: Sequence[dict[str, Any]] = (*IN_ORDER, BY_KEY
 
 
 class OneByOne(FakeCareer):
-    """Notes which keys are handled at a time, and that each call has one record."""
+    """Notes that each call has one record, and that no two of a key are handled at a time."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
-        self.most_at_a_time = 0
         self.running: Counter[object] = Counter()
 
     def handle(self, records: Sequence[Record], term: OpenTerm) -> None:
@@ -91,7 +90,6 @@ class OneByOne(FakeCareer):
         with self._lock:
             self.running[key] += 1
             assert self.running[key] == 1, "two records of one key at a time"
-            self.most_at_a_time = max(self.most_at_a_time, self.running.total())
         try:
             super().handle(records, term)
         finally:
