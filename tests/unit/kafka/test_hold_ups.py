@@ -133,10 +133,10 @@ def test_attempts_are_counted_over_all_batches():
 
 
 def test_attempts_are_counted_of_one_record_in_one_term():
-    career, terms = FakeCareer(fails={(A, 0): ALWAYS, (A, 5): 1}, names=True), {}
+    career = FakeCareer(fails={(A, 0): ALWAYS, (A, 5): 1}, names=True)
     work = resting(career)
     for offset, number in ((0, 7), (0, 8), (5, 8)):  # somebody has moved the offsets
-        assert work(a_batch(A=[offset]), terms.setdefault(number, open_term(number)))
+        assert work(a_batch(A=[offset]), open_term(number))
     assert [line for line in career.log if line.startswith("rest")] == ["rest A 0.5"] * 3
 
 
