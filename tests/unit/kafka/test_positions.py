@@ -279,6 +279,8 @@ class SharedGroup(RuleBasedStateMachine):
         """More, while what is in hand is handled, or is being committed."""
         if batch := self._next(counts):
             self.positions.parts.append(batch)
+            handed = self.positions.handed
+            assert self.positions.in_hand and self.positions.handed == handed
 
     def _next(self, counts: dict[Partition, int]) -> Batch | None:
         rows = {
