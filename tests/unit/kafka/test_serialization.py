@@ -14,7 +14,6 @@ from test_declaration import dressed
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import KafkaLeaderCareer
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.handling.outages import is_outage
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.testing import drive, records
@@ -105,19 +104,6 @@ def test_avro_with_a_registry(server):
     assert server.subjects == ["orders-value", "invoices-value"]
 
 
-@pytest.mark.parametrize(("status", "outage"), [(503, True), (404, False)])
-def test_a_registry_that_is_down_is_an_outage_and_a_schema_that_is_not_there_is_not(
-    server, status, outage
-):
-    server.status = status
-    page = shown(2, server)
-    client = page["SchemaRegistryClient"]({"url": server.url, "max.retries": 0})
-    read = decoder(None, page["AvroDeserializer"](client))
-    with pytest.raises(Exception) as raised:
-        read(Record("orders", 0, 0, 0, None, b"\0\0\0\0\x01x"))
-    assert is_outage(raised.value) is outage
-
-
 def test_protobuf_with_a_registry(server):
     page = shown(3, server)
     money = page["Money"]
@@ -145,8 +131,3 @@ def test_what_cannot_be_a_serialiser_is_refused(attributes, problem):
     kind = type("Sums", (KafkaLeaderCareer,), {**more, **attributes})
     with pytest.raises(ConfigurationError, match=problem):
         dressed(kind)._declared()
-
-
-def test_a_record_says_what_its_key_and_value_are():
-    assert Record[str, int]("t", 0, 0, 0, "k", 5) == Record("t", 0, 0, 0, "k", 5)
-    assert isinstance(Record("t", 0, 0, 0, None, 5), Record)
