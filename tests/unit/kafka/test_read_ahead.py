@@ -84,9 +84,15 @@ def test_enough_bytes_do_not_wait_either():
     assert buffer.wait_s(0.0) == 5.0
     buffer.add({A: rows(A, 1, first=2)}, 0.0)
     assert buffer.wait_s(0.0) == 0.0
-    late = ahead(max_records=9, max_wait_s=0.0)
-    late.add({A: rows(A, 1)}, 7.0)
-    assert late.wait_s(7.0) == 0.0
+    buffer.clear()
+    buffer.add({A: rows(A, 9)}, 0.0)
+    assert buffer.wait_s(0.0) == 5.0
+
+
+def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case():
+    buffer = ahead(max_bytes=6, max_records=9)
+    buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
+    assert [len(buffer.take(0.0) or ()) for _ in range(4)] == [1, 2, 1, 0]
 
 
 # fmt: off
