@@ -30,13 +30,6 @@ def test_a_career_is_kept_out_by_members_with_another_rule(kind, assignor, membe
     assert (view.trouble("billing") is not None) is is_excluded
 
 
-def test_the_others_are_named_and_the_many_counted():
-    said = GroupView("g", "Stable", "consumer", "range", (OURS, *THEIRS)).sentence("billing")
-    assert said.startswith("group 'g' is Stable, assignor 'range': 'app-0' at 10.0.0.2, ")
-    assert said.endswith("'app-4' at 10.0.0.2 and 2 more")
-    assert "billing" not in said
-
-
 def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_are_not():
     def at(czxid: int) -> Any:
         return SimpleNamespace(exists=lambda path: SimpleNamespace(czxid=czxid, ctime_ms=9))
