@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from failing import failing_at
 from fake_career import (
     A,
     B,
@@ -21,6 +20,7 @@ from fake_career import (
     FakeMarks,
     a_batch,
     a_handler,
+    failing_at,
     open_term,
     sorted_until_committed,
 )

@@ -9,8 +9,18 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from failing import failing_at
-from fake_career import A, B, Bad, FakeCareer, FakeMarks, a_batch, a_handler, open_term, records
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    FakeMarks,
+    a_batch,
+    a_handler,
+    failing_at,
+    open_term,
+    records,
+)
 from test_declaration import Sums, dressed
 
 from leaderq.base.arguments import NotAPlainFunction

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+import socket
 import sqlite3
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import pytest
-from failing import failing_at
-from fake_career import A, FakeCareer, a_batch, a_handler, open_term
-from rude_servers import CUT_OFF, NONSENSE, ROUND_AND_ROUND, answering, closed_port, http
+from fake_career import A, FakeCareer, a_batch, a_handler, failing_at, open_term
 
 from leaderq.errors import Deposed, Reason
 from leaderq.kafka import dead_letter
@@ -50,6 +50,49 @@ def raised(make: Make) -> BaseException:
         return exc
     assert isinstance(made, Exception), f"nothing was raised, but {made!r} returned"
     return made
+
+
+def closed_port() -> int:
+    """A local port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[int]:
+    """A port where each request gets ``answer``; then the connection is closed."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection, suppress(OSError):
+                    connection.settimeout(5)
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield int(server.getsockname()[1])
+    finally:
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(5)
+
+
+def http(status: int, body: bytes = b"{}", kind: bytes = b"application/json") -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Content-Type: " + kind + b"\r\n\r\n" + body
+
+
+CUT_OFF = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100\r\n\r\nshort"
+NONSENSE = b"\x00\x01\x02 this is not HTTP\r\n\r\n"
+ROUND_AND_ROUND = (
+    b"HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"
+)
 
 
 def since_311(make: Make) -> Make:

@@ -326,13 +326,6 @@ def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
 # ---- what the orders do not tell -----------------------------------------------------------------
 
 
-def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(leader):
-    leader.store.add([message()])
-    leader.begin_commit()  # and its answer is never looked at
-    leader.commit()
-    assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
-
-
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(leader):
     leader.broker.answers = [Answer.UNKNOWN_DONE_LATER]
     leader.store.add([message()])
@@ -342,13 +335,6 @@ def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_o
         leader.commit()
     leader.begin()
     assert (leader.broker.results, leader.load()) == ([b"v"], 1)
-
-
-def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader):
-    leader.fails(Answer.DEPOSED)
-    leader.broker.is_deposed, leader.broker.fences = False, [False, False]
-    leader.begin()
-    assert leader.broker.made == 2
 
 
 @pytest.mark.parametrize(("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (LATE_S, True)])
