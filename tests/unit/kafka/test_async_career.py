@@ -13,7 +13,7 @@ import pytest
 
 from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, KafkaLeaderCareer
 from leaderq.errors import ConfigurationError, Reason
-from leaderq.kafka import Record, dead_letter, retry, skip
+from leaderq.kafka import Record, retry, skip
 from leaderq.testing import drive, records
 
 
@@ -83,22 +83,6 @@ def test_a_batch_is_handed_over_whole_to_a_handle_of_ones_own():
     whole = type("Whole", (AsyncKafkaLeaderCareer,), {"topics": "t", "handle": handle})
     assert drive(whole(), given(*"abc")).left == []
     assert calls == [[0, 1, 2]]
-
-
-def test_a_record_that_fails_is_judged_alone_and_its_neighbours_are_not_repeated():
-    counts: Counter[int] = Counter()
-
-    async def fail(_self: Any, record: Record, _term: AsyncTerm) -> None:
-        await asyncio.sleep(0)
-        counts[record.offset] += 1
-        if record.key == b"b":
-            raise ValueError(record.offset)
-
-    on_error = retry(1, backoff_s=0.0, then=dead_letter("dead"))
-    driven = drive(reading(fail, on_error=on_error), given(*"abcabc"))
-    assert driven.left == []
-    assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 2, 5: 1}
-    assert sorted(letter.offset for letter in driven.dead_letters) == [1, 4]
 
 
 def test_what_is_produced_side_by_side_is_stored_in_the_order_of_the_batch():

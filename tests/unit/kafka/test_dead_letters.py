@@ -22,7 +22,6 @@ from leaderq.kafka.dead_letters.format import (
     shortened,
 )
 from leaderq.kafka.dead_letters.replay import (
-    MAX_NOTE,
     DeadLetterFilter,
     DeadLetterReplay,
     ReplayProgress,
@@ -274,14 +273,6 @@ def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chose
 
 
 # -- what a replay remembers of a partition, and that it fits beside a committed offset
-
-
-@given(first=st.integers(0, 2**40), left=st.sets(st.integers(0, 5000), max_size=200))
-def test_what_is_noted_is_read(first, left):
-    done = ReplayProgress(first + 5001, {first + each for each in left})
-    note = done.note()
-    assert len(note) <= MAX_NOTE
-    assert progress_noted(done.next, note) == done
 
 
 @pytest.mark.parametrize(

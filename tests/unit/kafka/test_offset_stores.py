@@ -16,17 +16,8 @@ from fake_career import A
 from few_znodes import FewZnodes
 from terms import open_term
 
-from leaderq.errors import (
-    AlreadyStored,
-    BadVersion,
-    ConfigurationError,
-    ConnectionLost,
-    NodeExists,
-    NoNode,
-    NoPermission,
-    NotEmpty,
-    TooLarge,
-)
+from leaderq import errors
+from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import opened
@@ -126,7 +117,7 @@ def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
     store, term, servers, has_happened
 ):
     commit(store, term, 5)
-    servers.errors = [(ConnectionLost("no answer"), has_happened)]
+    servers.errors = [(errors.ConnectionLost("no answer"), has_happened)]
     commit(store, term, 6)
     assert len(servers.writes) == (2 if has_happened else 3)
     kept = TopicOffsets.decoded(servers.data["/o/t"], "/o/t")
@@ -134,15 +125,15 @@ def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
 
 
 REFUSED_BY_SERVER = [
-    NodeExists("there", path="/user", index=1),
-    NoNode("not there", path="/user", index=1),
-    BadVersion("another", path="/user", index=1),
-    NotEmpty("children", path="/user", index=1),
-    TooLarge("the multi", size=2_000_000, limit=1_000_000),
+    errors.NodeExists("there", path="/user", index=1),
+    errors.NoNode("not there", path="/user", index=1),
+    errors.BadVersion("another", path="/user", index=1),
+    errors.NotEmpty("children", path="/user", index=1),
+    errors.TooLarge("the multi", size=2_000_000, limit=1_000_000),
 ]
 NOT_ABOUT_IT = [
-    NodeExists("there", path="/o/t", index=0),
-    NoPermission("no right", path="/user", index=1),
+    errors.NodeExists("there", path="/o/t", index=0),
+    errors.NoPermission("no right", path="/user", index=1),
 ]
 
 
@@ -166,7 +157,7 @@ def test_an_operation_of_the_users_that_is_refused_is_an_effect_refused_and_noth
 
 def test_offsets_whose_znode_was_deleted_are_written_again(store, term, servers):
     commit(store, term, 5)
-    servers.errors = [(NoNode("gone", path="/o/t", index=0), False)]
+    servers.errors = [(errors.NoNode("gone", path="/o/t", index=0), False)]
     store.add([USERS])
     commit(store, term, 6)
     assert [type(write[0]) for write in servers.writes] == [Create, SetData, Create]
@@ -242,20 +233,6 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         ):
             cursor.execute("COMMIT")
         assert store.load(term) == {}
-
-    def test_what_the_function_that_connects_has_begun_is_committed(
-        self, connect, results, options
-    ):
-        def connected() -> Any:
-            made = connect(**options)
-            made.execute("INSERT INTO results VALUES (99)")
-            return made
-
-        store, term = DatabaseOffsets(connected, career="c"), open_term(1)
-        store.create_table()
-        self.write(store, records(0, 1), term)
-        store.close()
-        assert results() == [99, 0]
 
     def test_a_connection_in_place_of_a_function_is_refused(self, connect):
         with closing(connect()) as connection:

@@ -214,9 +214,6 @@ OUTAGES |= {
     "psycopg: connection refused": lambda: lib("psycopg").connect(
         f"host=127.0.0.1 port={closed_port()} user=x connect_timeout=5"
     ),
-    "asyncpg: connection refused": lambda: asyncio.run(
-        lib("asyncpg").connect(host="127.0.0.1", port=closed_port(), user="x", timeout=5)
-    ),
     "asyncpg: connection closed": error("asyncpg", "InterfaceError", "connection is closed"),
 }
 ABOUT_RECORDS["asyncpg: argument of a wrong type"] = error(
@@ -267,16 +264,7 @@ ABOUT_RECORDS["SQLAlchemy: malformed JSON"] = since_311(partial(by_sqlalchemy, "
 
 
 mongo = partial(error, "pymongo.errors")
-
-
-def _mongo_away() -> object:
-    connect = lib("pymongo").MongoClient
-    with connect("127.0.0.1", closed_port(), serverSelectionTimeoutMS=50) as client:
-        return client.admin.command("ping")
-
-
 OUTAGES |= {
-    "pymongo: no server": _mongo_away,
     "pymongo: connection lost": mongo("AutoReconnect", "connection closed"),
     "pymongo: time is up": mongo("ExecutionTimeout", "operation exceeded time limit", 50),
     "pymongo: to be tried again": mongo(
@@ -315,15 +303,7 @@ ABOUT_RECORDS |= {
 
 
 pika = partial(error, "pika.exceptions")
-
-
-def _pika_refused() -> object:
-    found = lib("pika")
-    return found.BlockingConnection(found.ConnectionParameters("127.0.0.1", closed_port()))
-
-
 OUTAGES |= {
-    "pika: connection refused": _pika_refused,
     "pika: connection closed": pika("ConnectionClosedByBroker", 320, "CONNECTION_FORCED"),
     "pika: stream lost": pika("StreamLostError", "reset by peer"),
     "pika: channel is closed": pika("ChannelWrongStateError", "Channel is closed."),
