@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import smtplib
 import socket
+import socketserver
 import sqlite3
 import sys
 import threading
@@ -61,31 +62,26 @@ def closed_port() -> int:
 @contextmanager
 def answering(answer: bytes) -> Iterator[int]:
     """A port where each request gets ``answer``; then the connection is closed."""
-    server = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = server.accept()
-                with connection, suppress(OSError):
-                    connection.settimeout(5)
-                    connection.recv(65536)
-                    connection.sendall(answer)
+    class Answer(socketserver.StreamRequestHandler):
+        timeout = 5
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield int(server.getsockname()[1])
-    finally:
-        with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join(5)
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.recv(65536)
+                self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
 
 
-def http(status: int, body: bytes = b"{}", kind: bytes = b"application/json") -> bytes:
+def http(status: int, body: bytes = b"{}") -> bytes:
     head = f"HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
-    return head.encode() + b"Content-Type: " + kind + b"\r\n\r\n" + body
+    return head.encode() + b"Content-Type: application/json\r\n\r\n" + body
 
 
 CUT_OFF = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100\r\n\r\nshort"
@@ -97,13 +93,7 @@ ROUND_AND_ROUND = (
 
 def since_311(make: Make) -> Make:
     """Codes of errors of sqlite3, and task groups, came with Python 3.11."""
-
-    def made() -> object:
-        if sys.version_info < (3, 11):
-            pytest.skip("it came with Python 3.11")
-        return make()
-
-    return made
+    return make if sys.version_info >= (3, 11) else partial(pytest.skip, "not in this Python")
 
 
 # -- HTTP
