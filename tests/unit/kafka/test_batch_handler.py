@@ -26,7 +26,6 @@ from fake_career import (
 )
 from test_handling_laws import BY_KEY
 
-from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
@@ -152,7 +151,7 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
 
         def __getitem__(self, index: object) -> Record:
             assert index in (0, -1), "a record was looked at"
-            return Record("t", 0, 999 if index else 0, clock.now_ms() - 5000, b"k", b"v")
+            return Record("t", 0, 999 if index else 0, 5, b"k", b"v")
 
     rows = Untouchable()
     for batches in ("merged", BY_PARTITION):
@@ -161,8 +160,6 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)
         handler = a_handler(career, skip(), batches=batches)
         assert handler.work(Batch({A: rows}), open_term(7))
-        assert handler.context.figures.timed == 1
-        assert handler.context.figures.delay_s >= 5
         assert handed == [rows]
         assert career.committed == {A: 1000}
 
@@ -233,11 +230,10 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
+@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS])
 @pytest.mark.parametrize(
     ("stored", "handled"),
     [({A: 2, B: 7}, []), ({A: 2}, [(B, 5), (B, 6)]), ({B: 6}, [(A, 0), (A, 1), (B, 6)])],
-    ids=["the whole batch", "one of two partitions", "part of one partition"],
 )
 def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, on_error, workers):
     career = FakeCareer()
@@ -332,64 +328,26 @@ def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(w
     assert career.committed[A] == 3
 
 
-# -- the threads
-
-
-class Following:
-    """Work that so many follow; it tells when its supplier waits."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.ended = count, 0
-        self.waits, self.is_stopped = threading.Event(), threading.Event()
-
-    def supply(self, start: Any) -> None:
-        self.started = start(self.count, 0)
-        self.waits.set()
-
-    def has_ended(self) -> None:
-        self.ended += 1
-
-    def stop(self) -> None:
-        self.is_stopped.set()
-
-
-def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again():
-    workers = ThreadWorkers(3, "test")
-    barrier = threading.Barrier(3)
-    named = lambda: [each for each in threading.enumerate() if each.name.startswith("test-")]  # noqa: E731
-    for _ in range(2):
-        work = Following(9)
-        workers.run(work, lambda: barrier.wait(WAIT_S) and None)
-        assert (work.started, work.ended) == (3, 3)
-        assert len(named()) == 3
-        workers.close()
-        workers.close()
-        assert named() == []
+# -- several partitions at once
 
 
 def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended():
-    workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), Following(1)
-    may_end = threading.Event()
-    ran: list[str] = []
-
-    def follow() -> None:
-        assert may_end.wait(WAIT_S)
-        ran.append("followed")
-
+    workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), mock.Mock()
+    waits, is_stopped, may_end = threading.Event(), threading.Event(), threading.Event()
+    work.supply = lambda start: [start(1, 0), waits.set()]
+    work.stop = is_stopped.set
+    follow = partial(may_end.wait, WAIT_S)
     waiting = threading.Thread(target=lambda: unit.run(lambda: workers.run(work, follow)))
     waiting.start()
-    assert work.waits.wait(WAIT_S)
+    assert waits.wait(WAIT_S)
     unit.abandon()
-    assert work.is_stopped.wait(WAIT_S)
+    assert is_stopped.wait(WAIT_S)
     assert waiting.is_alive()
     may_end.set()
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
-    assert ran == ["followed"]
+    work.has_ended.assert_called_once_with()
     workers.close()
-
-
-# -- the handling on them
 
 
 def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(caplog):

@@ -231,14 +231,8 @@ class Run:
             assert set(Counter(self.career.effects).values()) <= {1}
 
 
-POLICIES = st.sampled_from(
-    [
-        skip(),
-        dead_letter(),
-        retry(1, backoff_s=0, then=skip()),
-        retry(3, backoff_s=0, then=dead_letter()),
-    ]
-)
+RETRIES = retry(1, backoff_s=0, then=skip()), retry(3, backoff_s=0, then=dead_letter())
+POLICIES = st.sampled_from([skip(), dead_letter(), *RETRIES])
 SOME_TIMES = st.just(frozenset[int]()) | st.frozensets(st.integers(0, 15))
 
 

@@ -149,26 +149,18 @@ def test_partitions_that_were_served_come_last_next_time():
 # -- with a rate
 
 
-def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
-    """How long each part waits, and how many records it has."""
-    found = []
-    while not buffer.is_empty:
-        batch = buffer.take(now_s)
-        wait_s = 0.0 if batch else buffer.wait_s(now_s)
-        if batch is None:
-            assert wait_s
-            assert buffer.room == 0
-            assert buffer.take(now_s + wait_s - 0.001) is None
-            now_s += wait_s
-            batch = buffer.take(now_s)
-        found.append((round(wait_s, 4), len(batch)))
-    return found
-
-
 def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each():
     buffer = ReadAhead(BatchLimits(max_records=60), RateLimiter(records_per_s=20.0))
     buffer.add({A: rows(A, *[0] * 27)}, 5.0)
-    assert taken(buffer, 5.0) == [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)]
+    now_s = 5.0
+    for waited_s, count in ((0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)):
+        if waited_s:
+            assert buffer.wait_s(now_s) == pytest.approx(waited_s)
+            assert buffer.take(now_s + waited_s - 0.001) is None
+            assert buffer.room == 0
+        now_s += waited_s + 1e-9
+        assert len(buffer.take(now_s)) == count
+    assert buffer.is_empty
 
 
 def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be():
