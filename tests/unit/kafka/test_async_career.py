@@ -144,17 +144,6 @@ def test_an_atomic_career_is_cancelled_and_what_is_done_is_committed(swallows):
     assert numbers(driven.committed) == ([0, 1, 2, 3] if swallows else [0, 1])
 
 
-def test_a_deposed_leader_begins_nothing_more_and_commits_nothing():
-    seen: list[int] = []
-
-    async def see(_self: Any, record: Record, _term: AsyncTerm) -> None:
-        seen.append(record.offset)
-
-    driven = drive(reading(see, concurrency=1), given(*"abcd"), deposed_at=1)
-    assert seen == [0, 1]
-    assert driven.committed == []
-
-
 # -- rude handlers
 
 

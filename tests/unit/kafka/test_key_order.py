@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from fake_career import A, B, Bad, C, FakeCareer, FakeMarks, a_handler, open_term, where
-from test_handling_laws import ALWAYS, BY_KEY, Feed, OneByOne
+from fake_career import A, B, C, FakeCareer, FakeMarks, a_handler, open_term, where
+from test_handling_laws import BY_KEY, Feed, OneByOne
 
 from leaderq.errors import Reason
 from leaderq.kafka import skip
@@ -140,14 +140,6 @@ def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun
     with by_key(career, more=more) as handler, pytest.raises(BatchLost):
         handler.work(batch(A="abcdefgh"), open_term(7))
     assert len(career.effects) <= 3 and career.committed == {}
-
-
-def test_an_error_that_is_raised_is_raised_with_the_prefix_committed():
-    career = OneByOne(fails={(A, 2): ALWAYS})
-    with by_key(career) as handler, pytest.raises(Bad):
-        handler.work(batch(A="abcd", B="aa"), open_term(7))
-    assert career.committed == {A: 2, B: 2}
-    assert sorted(career.effects) == [(A, 0), (A, 1), (A, 3), (B, 0), (B, 1)]
 
 
 def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions():

@@ -228,13 +228,6 @@ class Leader:
     def commit(self, offset: int = 1) -> None:
         assert self.begin_commit(offset).done(5.0)
 
-    def fails(self, answer: Answer) -> None:
-        """A message is produced, and its commit is answered with this."""
-        self.broker.answers = [answer]
-        self.store.add([message()])
-        with pytest.raises(answer.value[1]):
-            self.commit()
-
 
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch):
