@@ -191,16 +191,6 @@ def test_a_letter_that_is_refused_is_no_records_fault():
 # -- skip and dead letters
 
 
-def test_what_the_records_failed_together_is_told_of_the_culprit_only():
-    career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
-    career.before_handle = failing_at([Bad("together")])
-    assert a_handler(career, LETTERS).work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert [line for line in career.log if line.startswith("dead")] == [
-        "dead letter A1 on billing-dead after 3: A1",
-        "dead letter A2 on billing-dead after 2: A2",
-    ]
-
-
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
     career.send_dead_letter = mock.Mock(side_effect=KafkaError("too large"))
