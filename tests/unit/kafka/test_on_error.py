@@ -125,8 +125,8 @@ def test_a_poison_record_says_which_one_it_is_and_why():
             OnError(Ending.DEAD_LETTER, "x", 3, 1.0, 4, (OSError,), bool),
         ),
         (
-            retry(2, then=skip(except_=KeyError, is_outage=bool)),
-            OnError(Ending.SKIP, None, 2, 0.5, 3, (KeyError,), bool),
+            retry(2, then=skip(only=OSError, except_=KeyError, is_outage=bool)),
+            OnError(Ending.SKIP, None, 2, 0.5, 3, (KeyError,), bool, (OSError,)),
         ),
         (
             retry(2, only=KeyError, then=dead_letter(except_=OSError)),
@@ -189,6 +189,7 @@ def test_the_rest_of_a_policy_is_as_documented():
     assert [each.holds_up for each in policies] == [False, True, True, True, True]
     topics = [each.letters_topic("c") for each in policies]
     assert topics == [None, None, "c-dead", "x", None]
+    assert retry(1, 0.0).pause_s(1) == 0.1
 
 
 def test_attempts_back_off_twice_as_long_each_time_and_then_end():
