@@ -244,7 +244,8 @@ def test_what_cannot_be_is_refused_with_the_remedy():
     assert "concurrency=0" in problems_of(concurrency=0)
     assert "use concurrency" in problems_of(workers=4)
     assert "'none'" in problems_of(order="random")
-    assert "contradicts its offsets" in problems_of(order="key", offsets="external")
+    for more in ({"offsets": "external"}, {"delivery": "at_most_once"}):
+        assert "contradicts its offsets or delivery" in problems_of(order="key", **more)
     assert "write 'async def'" in problems_of(handle_record=lambda self, record, term: None)
     assert "neither handle" in problems_of(handle_record=AsyncKafkaLeaderCareer.handle_record)
 

@@ -64,6 +64,7 @@ class Broker:
         self.epoch = self.made = self.asked = 0
         self.now_s = 100.0
         self.is_deposed = False
+        self.refusal: type[KafkaError] = MessageTooLarge
 
     def make(self) -> Any:
         self.made += 1
@@ -107,6 +108,8 @@ class Producer:
     def produce(self, message: Any) -> None:
         self._check()
         self._broker.open.append(message.value)
+        if message.value == b"bad":
+            raise self._broker.refusal("not this one")
 
     def commit(self, offsets: Any, group: Any, timeout_s: float) -> None:
         broker = self._broker
@@ -341,16 +344,9 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(leader, open_s, is
 
 @pytest.mark.parametrize("error", [MessageTooLarge, UnknownTopic, MessageInvalid])
 def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothing_is_stored(
-    leader, error, monkeypatch
+    leader, error
 ):
-    real = Producer.produce
-
-    def produce(self: Producer, given: Message) -> None:
-        real(self, given)
-        if given.value == b"bad":
-            raise error("not this one")
-
-    monkeypatch.setattr(Producer, "produce", produce)
+    leader.broker.refusal = error
     for value in (b"v", b"bad"):
         leader.store.add([message(value)])
     with pytest.raises(EffectRefused, match="not this one") as refused:
