@@ -5,7 +5,7 @@ store would.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,7 +76,6 @@ class FakeCareer:
         self.letters: list[NewDeadLetter] = []
         self.before_handle: Callable[[Sequence[Record]], None] = lambda _records: None
         self.before_commit: Callable[[], None] = lambda: None
-        self.before_dead_letter: Callable[[], None] = lambda: None
         self._pending: list[RecordPlace] = []
         self._lock = threading.Lock()
 
@@ -126,13 +125,28 @@ class FakeCareer:
         self._pending = []
 
     def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:
-        self.before_dead_letter()
         dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
         self.log.append(
             f"dead letter {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}:"
             f" {dead.text}"
         )
         self.letters.append(letter)
+
+
+def failing_at(
+    errors: Iterable[BaseException], place: RecordPlace = (A, 1), *, names: bool = False
+) -> Callable[[Sequence[Record]], Any]:
+    """Raise one of the errors after the other, while there are some, naming the record or not."""
+    left = iter(errors)
+
+    def fail(handed: Sequence[Record]) -> None:
+        for record in handed:
+            if where(record) == place and (error := next(left, None)) is not None:
+                if names:
+                    raise PoisonRecord(record) from error
+                raise error
+
+    return fail
 
 
 class FakeMarks:

@@ -16,13 +16,10 @@ class History:
     def lines(self, what: str | None = None, **fields: Any) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        found = [
-            json.loads(line) for line in self.path.read_text().splitlines() if line.endswith("}")
-        ]
+        texts = self.path.read_text().splitlines()
+        found = [json.loads(text) for text in texts if text.endswith("}")]
         wanted = {**fields, **({"what": what} if what else {})}
-        matching = [
-            line for line in found if all(line.get(name) == value for name, value in wanted.items())
-        ]
+        matching = [line for line in found if wanted.items() <= line.items()]
         return sorted(matching, key=lambda line: line["at"])
 
     def overlap_s(self) -> float:
@@ -31,8 +28,6 @@ class History:
         """
         worst = float("-inf")
         for begun in self.lines("inaugurate"):
-            believed = [
-                line["at"] for line in self.lines("believed") if line["term"] < begun["term"]
-            ]
-            worst = max([worst, *(at - begun["at"] for at in believed)])
+            later = [line for line in self.lines("believed") if line["term"] < begun["term"]]
+            worst = max([worst, *(line["at"] - begun["at"] for line in later)])
         return worst

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
-from failing import failing_at
 from fake_career import (
     A,
     B,
@@ -20,15 +20,14 @@ from fake_career import (
     FakeMarks,
     a_batch,
     a_handler,
+    failing_at,
     open_term,
     sorted_until_committed,
 )
 from test_handling_laws import BY_KEY
 
-from leaderq.base import clock
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
-from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
 from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
@@ -51,10 +50,6 @@ CASES: dict[str, Case] = {
     "a batch is one call and one commit": (
         {}, "raise", {}, {"A": [0, 1], "B": [5]}, ["handle A0 A1 B5", "commit A=2 B=6"],
     ),
-    "by partition it is one call each and one commit": (
-        {}, "raise", {"batches": BY_PARTITION}, {"B": [5], "A": [0, 1]},
-        ["handle A0 A1", "handle B5", "commit A=2 B=6"],
-    ),
     "at most once commits before it handles": (
         {}, "raise", {"delivery": "at_most_once"}, {"A": [0, 1], "B": [5]},
         ["commit A=2 B=6", "handle A0 A1 B5"],
@@ -69,15 +64,6 @@ CASES: dict[str, Case] = {
         ["handle A0 A1 A2 A3", "handle A0 A1 A2 A3", "handle A0",
          "handle A1", "commit A=1", "handle A1", "dead letter A1 on billing-dead after 4: A1",
          "commit A=2", "handle A2 A3", "commit A=4"],
-    ),
-    "a record that only fails in company of an outage is not set aside": (
-        {"fails": {(A, 0): 3}}, LETTERS, {}, {"A": [0, 1]},
-        ["handle A0 A1", "handle A0 A1", "handle A0", "handle A0", "handle A1", "commit A=2"],
-    ),
-    "what is done keeps its effects when something behind it fails": (
-        {"fails": {(B, 2): 1}, "undoes": True}, retry(1, backoff_s=0), {"batches": BY_PARTITION},
-        {"A": [0, 1], "B": [2]},
-        ["handle A0 A1", "handle B2", "commit A=2", "handle B2", "commit B=3"],
     ),
     "a careful partition is handled one by one, each record marked before": (
         {}, skip(), {"careful": {A: 2}}, {"A": [0, 1, 2, 3], "B": [5]},
@@ -114,11 +100,6 @@ CASES: dict[str, Case] = {
          "commit A=1", "unmark A0",
          "handle A1", "commit A=2"],
     ),
-    "with workers an undecodable value holds up its own partition only": (
-        {"undecodable": frozenset({(A, 1)})}, skip(), {"workers": 3}, {"A": [0, 1, 2], "B": [5]},
-        ["handle B5", "commit B=6", "handle A0", "commit A=1",
-         "skipped A1 after 1: not decodable", "commit A=2", "handle A2", "commit A=3"],
-    ),
     "an error is raised as it is and nothing is committed": (
         {"fails": {(A, 1): ALWAYS}}, "raise", {"raises": "A1"}, {"A": [0, 1, 2]},
         ["handle A0 A1 A2"],
@@ -126,15 +107,6 @@ CASES: dict[str, Case] = {
     "records before an undecodable value are handled and committed before the error": (
         {"undecodable": frozenset({(A, 2)})}, "raise", {"raises": "not decodable"},
         {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
-    ),
-    "records before an undecodable value, where effects are undone": (
-        {"undecodable": frozenset({(A, 2)}), "undoes": True}, "raise",
-        {"raises": "not decodable"}, {"A": [0, 1, 2, 3]}, ["handle A0 A1", "commit A=2"],
-    ),
-    "a named culprit is skipped and told": (
-        {"fails": {(A, 1): ALWAYS}, "names": True}, "skip", {}, {"A": [0, 1, 2]},
-        ["handle A0 A1 A2", "commit A=1", "skipped A1 after 1: A1", "commit A=2", "handle A2",
-         "commit A=3"],
     ),
     "a record that took too many processes is passed over unhandled": (
         {}, dead_letter(deaths=2), {"careful": {A: 3}, "deaths": {(A, 0): 1, (A, 1): 2}},
@@ -168,8 +140,7 @@ def test_what_is_asked_of_a_career(name):
             with pytest.raises(Bad, match=error) as raised:
                 handler.work(a_batch(**batch), open_term(7))
             assert raised.value.__context__ is None
-    told = sorted_until_committed(career.log) if "workers" in more else career.log
-    assert told == log
+    assert (sorted_until_committed(career.log) if "workers" in more else career.log) == log
     assert len(set_aside) == len(career.letters)
 
 
@@ -180,7 +151,7 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
 
         def __getitem__(self, index: object) -> Record:
             assert index in (0, -1), "a record was looked at"
-            return Record("t", 0, 999 if index else 0, clock.now_ms() - 5000, b"k", b"v")
+            return Record("t", 0, 999 if index else 0, 5, b"k", b"v")
 
     rows = Untouchable()
     for batches in ("merged", BY_PARTITION):
@@ -189,8 +160,6 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
         career.handle = lambda rows, _term, handed=handed: handed.append(rows)
         handler = a_handler(career, skip(), batches=batches)
         assert handler.work(Batch({A: rows}), open_term(7))
-        assert handler.context.figures.timed == 1
-        assert handler.context.figures.delay_s >= 5
         assert handed == [rows]
         assert career.committed == {A: 1000}
 
@@ -219,47 +188,12 @@ def test_a_letter_that_is_refused_is_no_records_fault():
     assert career.committed == {}
 
 
-def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(monkeypatch):
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 3)
-    career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
-    term, why = open_term(7), []
-
-    def told(reason: str | None) -> None:
-        why.append(reason)
-        term.wind_up(Reason.STEP_DOWN)
-
-    handler = a_handler(career, skip(), on_held_up=told)
-    assert not handler.work(a_batch(A=range(9)), term)
-    assert career.committed == {A: 3}
-    assert len(why) == 1
-
-
 # -- skip and dead letters
-
-
-def test_what_the_records_failed_together_is_told_of_the_culprit_only():
-    career = FakeCareer(fails={(A, 1): ALWAYS, (A, 2): ALWAYS}, names=True)
-    nameless = iter([Bad("together")])
-
-    def fail(_handed: object) -> None:
-        for error in nameless:
-            raise error
-
-    career.before_handle = fail
-    assert a_handler(career, LETTERS).work(a_batch(A=[0, 1, 2]), open_term(7))
-    assert [line for line in career.log if line.startswith("dead")] == [
-        "dead letter A1 on billing-dead after 3: A1",
-        "dead letter A2 on billing-dead after 2: A2",
-    ]
 
 
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
-
-    def away() -> None:
-        raise KafkaError("too large")
-
-    career.before_dead_letter = away
+    career.send_dead_letter = mock.Mock(side_effect=KafkaError("too large"))
     with pytest.raises(KafkaError, match="too large"):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
@@ -286,11 +220,10 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS], ids=["raise", "skip", "letters"])
+@pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS])
 @pytest.mark.parametrize(
     ("stored", "handled"),
     [({A: 2, B: 7}, []), ({A: 2}, [(B, 5), (B, 6)]), ({B: 6}, [(A, 0), (A, 1), (B, 6)])],
-    ids=["the whole batch", "one of two partitions", "part of one partition"],
 )
 def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, on_error, workers):
     career = FakeCareer()
@@ -312,11 +245,7 @@ def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, 
 
 def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
     career = FakeCareer()
-
-    def refuse(_rows: object) -> None:
-        raise AlreadyStored(C, stored=9, first=0)
-
-    career.before_handle = refuse
+    career.before_handle = failing_at([AlreadyStored(C, stored=9, first=0)])
     with pytest.raises(AlreadyStored):
         a_handler(career).work(a_batch(A=[0, 1]), open_term(7))
 
@@ -373,8 +302,6 @@ def test_such_an_error_is_raised_where_none_is_passed_over_and_not_repeated_at_m
     assert career.log == ["commit A=1", "handle A0"]
 
 
-# -- several partitions at once: the threads, and the handling on them
-
 WAIT_S = 30.0
 
 
@@ -391,76 +318,32 @@ def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(w
     assert career.committed[A] == 3
 
 
-# -- the threads
-
-
-class Following:
-    """Work that so many follow; it tells when its supplier waits."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.ended = count, 0
-        self.waits, self.is_stopped = threading.Event(), threading.Event()
-
-    def supply(self, start: Any) -> None:
-        self.started = start(self.count, 0)
-        self.waits.set()
-
-    def has_ended(self) -> None:
-        self.ended += 1
-
-    def stop(self) -> None:
-        self.is_stopped.set()
-
-
-def test_threads_follow_at_the_same_time_end_when_closed_and_are_made_again():
-    workers = ThreadWorkers(3, "test")
-    barrier = threading.Barrier(3)
-    named = lambda: [each for each in threading.enumerate() if each.name.startswith("test-")]  # noqa: E731
-    for _ in range(2):
-        work = Following(9)
-        workers.run(work, lambda: barrier.wait(WAIT_S) and None)
-        assert (work.started, work.ended) == (3, 3)
-        assert len(named()) == 3
-        workers.close()
-        workers.close()
-        assert named() == []
+# -- several partitions at once
 
 
 def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended():
-    workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), Following(1)
-    may_end = threading.Event()
-    ran: list[str] = []
-
-    def follow() -> None:
-        assert may_end.wait(WAIT_S)
-        ran.append("followed")
-
+    workers, unit, work = ThreadWorkers(1, "test"), AbandonableUnit(), mock.Mock()
+    waits, is_stopped, may_end = threading.Event(), threading.Event(), threading.Event()
+    work.supply = lambda start: [start(1, 0), waits.set()]
+    work.stop = is_stopped.set
+    follow = partial(may_end.wait, WAIT_S)
     waiting = threading.Thread(target=lambda: unit.run(lambda: workers.run(work, follow)))
     waiting.start()
-    assert work.waits.wait(WAIT_S)
+    assert waits.wait(WAIT_S)
     unit.abandon()
-    assert work.is_stopped.wait(WAIT_S)
+    assert is_stopped.wait(WAIT_S)
     assert waiting.is_alive()
     may_end.set()
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
-    assert ran == ["followed"]
+    work.has_ended.assert_called_once_with()
     workers.close()
-
-
-# -- the handling on them
-
-
-def a_parallel(career: FakeCareer, on_error: object = "raise", **more: object) -> BatchHandler:
-    return a_handler(career, on_error, workers=3, **more)
 
 
 def test_finished_records_are_committed_once_then_the_first_error_in_order_is_raised(caplog):
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
-    handler = a_parallel(career)
-    with pytest.raises(Bad, match="A1"):
+    with closing(a_handler(career, workers=3)) as handler, pytest.raises(Bad, match="A1"):
         handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
-    handler.close()
     assert sorted_until_committed(career.log) == [
         "handle A0 A1",
         "handle B5 B6",
@@ -472,18 +355,9 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
 
 
 def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_term_ends():
-    career = FakeCareer()
-    term = open_term(7)
+    career, term = FakeCareer(), open_term(7)
     career.before_commit = lambda: term.wind_up(Reason.STEP_DOWN)
-    handler = a_parallel(career, delivery="at_most_once")
-    assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
-    handler.close()
+    with closing(a_handler(career, workers=3, delivery="at_most_once")) as handler:
+        assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
-
-
-def test_what_is_handled_and_committed_is_counted():
-    handler = a_handler(FakeCareer(fails={(A, 1): ALWAYS}, names=True), skip())
-    assert handler.work(a_batch(A=[0, 1, 2]), open_term(7))
-    figures = handler.context.figures
-    assert (figures.records, figures.batches, figures.commits) == (2, 1, 3)

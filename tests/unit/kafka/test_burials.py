@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from leaderq.kafka import Record, dead_letter, retry, skip
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import burials
 from leaderq.kafka.handling.burials import BurialRequests
-from leaderq.kafka.handling.on_error import Ending, OnError
+from leaderq.kafka.handling.on_error import OnError
 
 PATH = "/c/burials"
 
@@ -135,17 +134,3 @@ def test_what_is_no_request_is_said_and_lets_nothing_pass(znode, caplog):
     assert "requests of operators not known" in caplog.text
     with pytest.raises(CorruptRecord, match="delete it"):
         burials.read(znode, PATH)
-
-
-@pytest.mark.parametrize("ending", Ending)
-def test_what_passes_a_record_over_says_so_whatever_becomes_of_those_that_fail(ending):
-    career, told = FakeCareer(), list[str]()
-    handler = a_handler(
-        career,
-        on_skipped=lambda *_: told.append("skipped"),
-        on_dead_lettered=lambda *_: told.append("set aside"),
-    )
-    context = replace(handler.context, on_error=OnError(ending))
-    context.pass_over(open_term(7), a_batch(A=[0]).records[A][0], Bad("x"), 1)
-    assert told == ["set aside" if ending is Ending.DEAD_LETTER else "skipped"]
-    assert set_aside(career) == [0] * (ending is Ending.DEAD_LETTER)

@@ -7,13 +7,11 @@ import json
 import math
 import re
 import sys
-import threading
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from terms import open_term
 
 from leaderq.config import TABLE, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
@@ -29,9 +27,7 @@ from leaderq.kafka.clients.client_options import (
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
-from leaderq.running.supervision import watch_health
-from leaderq.term import Reason, Term
-from leaderq.testing import eventually
+from leaderq.term import Term
 
 
 class Sums(KafkaLeaderCareer):
@@ -69,24 +65,11 @@ def test_the_group_is_the_careers_name_unless_declared():
 
 
 def test_all_that_is_wrong_with_a_declaration_is_told_at_once():
-    wrong = {
-        "topics": ("clicks", 5),
-        "produces": None,
-        "batches": "single",
-        "client": "librdkafka",
-        "auto_offset_reset": "newest",
-        "offsets": "redis",
-        "on_error": "ignore",
-        "max_records": 0,
-        "max_bytes": -1,
-        "max_wait_s": -0.1,
-        "workers": 0,
-        "max_records_per_s": 0,
-        "max_bytes_per_s": math.nan,
-        "key_interval_s": True,
-        "handle_budget_s": math.inf,
-        "max_message_bytes": 0,
-    }
+    wrong: dict[str, Any] = {"topics": ("clicks", 5), "batches": "single", "client": "librdkafka"}
+    wrong |= {"auto_offset_reset": "newest", "offsets": "redis", "on_error": "ignore"}
+    wrong |= {"max_records": 0, "max_bytes": -1, "max_wait_s": -0.1, "workers": 0, "produces": None}
+    wrong |= {"max_records_per_s": 0, "max_bytes_per_s": math.nan, "key_interval_s": True}
+    wrong |= {"handle_budget_s": math.inf, "max_message_bytes": 0}
     with pytest.raises(ConfigurationError) as refused:
         dressed(type("Wrong", (Sums,), wrong), career="no spaces allowed")._declared()
     assert len(refused.value.problems) == len(wrong) + 1
@@ -142,33 +125,6 @@ def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path, n
     assert found.source(name) == f"{path} in [careers.sums]"
 
 
-class Checked(Sums):
-    def healthy(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("kind", "attributes", "settings", "asked"),
-    [
-        (Sums, {}, {}, False),
-        (Checked, {}, {}, True),
-        (Sums, {"handle_budget_s": 1.0}, {}, True),
-        (Sums, {}, {"handle_budget_s": 1.0}, True),
-    ],
-)
-def test_a_career_is_asked_for_its_health_only_if_something_would_say_no(
-    kind, attributes, settings, asked
-):
-    career = dressed(type("Some", (kind,), attributes))
-    career.settings = Settings(**settings)
-    term = open_term(7)
-    watch_health(career, term, interval_s=60.0, unhealthy=lambda: None)
-    watching = [one.name for one in threading.enumerate() if one.name == "leaderq-health"]
-    term.wind_up(Reason.STEP_DOWN)
-    assert bool(watching) is asked
-    eventually(lambda: all(one.name != "leaderq-health" for one in threading.enumerate()))
-
-
 # -- which delivery each store can keep, and what is said where it cannot
 
 
@@ -192,12 +148,9 @@ def test_each_store_keeps_some_and_the_first_by_default(store, kept):
     [
         ("exactly_once", "kafka", "use offsets='zookeeper', 'transaction' or 'external'"),
         ("at_most_once", "transaction", "use offsets='kafka'"),
-        ("at_most_once", "external", "use offsets='kafka'"),
         ("once", "kafka", "use 'at_most_once', 'at_least_once' or 'exactly_once'"),
-        (1, "kafka", "delivery=1"),
         (["at_most_once"], "kafka", "is not known"),
         (None, "redis", "use 'kafka', 'zookeeper', 'transaction', 'external', or an OffsetStore"),
-        (None, None, "offsets=None"),
         (None, ["kafka"], "is not known"),
     ],
 )

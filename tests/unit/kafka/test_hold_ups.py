@@ -9,14 +9,23 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from failing import failing_at
-from fake_career import A, B, Bad, FakeCareer, FakeMarks, a_batch, a_handler, open_term, records
+from fake_career import (
+    A,
+    B,
+    Bad,
+    FakeCareer,
+    FakeMarks,
+    a_batch,
+    a_handler,
+    failing_at,
+    open_term,
+    records,
+)
 from test_declaration import Sums, dressed
 
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, KafkaLeaderCareer, Record, dead_letter, retry, skip
-from leaderq.kafka.consuming.positions import Positions
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition
@@ -133,35 +142,12 @@ def test_attempts_are_counted_over_all_batches():
     assert career.log.count("handle A0") == 2
 
 
-def test_attempts_are_counted_however_the_batch_came_together_and_in_the_term_only():
-    career, term = FakeCareer(fails={(A, 0): ALWAYS}, names=True), open_term(7)
-    work, positions = resting(career), Positions({A: 0, B: 0})
-    assert work(a_batch(A=[0]), term)
-    positions.parts += [a_batch(A=[0]), a_batch(A=[1], B=[0])]  # both are handed out again
-    batch = positions.in_hand
-    assert work(batch, term)
-    assert career.log[-4:] == ["handle A0", "rest A 1", "handle B0", "commit B=1"]
-    assert work(a_batch(A=[0]), open_term(8))
-    assert career.log[-1] == "rest A 0.5"
-
-
-def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again():
-    career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
-    work = resting(career, batches="partition")
-    assert work(a_batch(A=[0, 1], B=[0]), term)
-    assert work(a_batch(A=[0, 1, 2]), term)
-    assert career.log == [
-        *("handle A0 A1", "rest A 0.5", "handle B0", "commit B=1"),
-        *("handle A0 A1", "handle A2", "commit A=3"),
-    ]
-
-
-def test_offsets_that_somebody_has_moved_are_begun_from_scratch():
-    career, term = FakeCareer(fails={(A, 0): 1}, names=True), open_term(7)
+def test_attempts_are_counted_of_one_record_in_one_term():
+    career = FakeCareer(fails={(A, 0): ALWAYS, (A, 5): 1}, names=True)
     work = resting(career)
-    work(a_batch(A=[0, 1]), term)
-    work(a_batch(A=[5, 6]), term)
-    assert career.log[-2:] == ["handle A5 A6", "commit A=7"]
+    for offset, number in ((0, 7), (0, 8), (5, 8)):  # somebody has moved the offsets
+        assert work(a_batch(A=[offset]), open_term(number))
+    assert [line for line in career.log if line.startswith("rest")] == ["rest A 0.5"] * 3
 
 
 @pytest.mark.parametrize("why", ["short", "several partitions", "at most once", "marked"])
@@ -213,19 +199,3 @@ def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed
         a_handler(career, on_error).work(a_batch(A=[0, 1]), open_term(7))
     assert career.committed == {}
     assert career.log == []
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("undoes", [False, True])
-@pytest.mark.parametrize(
-    ("names", "place"), [(True, "records=t-0@1 "), (False, "records=t-0@0..t-0@1 ")]
-)
-def test_the_log_names_what_failed_where_the_error_is_raised(names, place, undoes, workers, caplog):
-    career = FakeCareer(fails={(A, 1): 1}, names=names, undoes=undoes)
-    with (
-        closing(a_handler(career, workers=workers, batches="partition")) as handler,
-        caplog.at_level(logging.WARNING),
-        pytest.raises(Bad, match="A1"),
-    ):
-        handler.work(a_batch(A=[0, 1], B=[5]), open_term(7))
-    assert place in caplog.text

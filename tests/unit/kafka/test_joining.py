@@ -1,7 +1,11 @@
-"""Before a career reads: the gate, the coordinator, and what librdkafka's errors mean."""
+"""Before a career reads: the gate, the coordinator, who else is in the group, and what librdkafka's
+errors mean.
+"""
 
 from __future__ import annotations
 
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -11,13 +15,14 @@ from kafka import errors as native
 from terms import open_term
 
 from leaderq.config import KafkaSecurity
-from leaderq.errors import AccessRefused, Deposed, KafkaError, OffsetOutOfRange
+from leaderq.errors import AccessRefused, ConnectionLost, Deposed, KafkaError, OffsetOutOfRange
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway, until_answered
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
 from leaderq.kafka.consuming.term_consumer import JoinGate
+from leaderq.kafka.groups import Deployment, GroupMember, GroupView, rivalry
 from leaderq.kafka.record import Partition
 from leaderq.term import Reason
 
@@ -57,8 +62,6 @@ def test_the_assignor_that_is_asked_before_each_join_asks_the_gate():
 @pytest.mark.parametrize(
     ("error", "times", "timeout_s", "raised"),
     [
-        (native.CoordinatorNotAvailableError(), 2, 60, None),
-        (native.NotCoordinatorError(), 2, 60, None),
         (native.CoordinatorLoadInProgressError(), 2, 60, None),
         (native.CoordinatorNotAvailableError(), 10**6, 0.2, KafkaAway),
         (native.GroupAuthorizationFailedError(), 1, 60, AccessRefused),
@@ -67,21 +70,18 @@ def test_the_assignor_that_is_asked_before_each_join_asks_the_gate():
 def test_it_is_asked_again_for_so_long_until_the_group_has_a_coordinator(
     error, times, timeout_s, raised
 ):
-    refusals = iter(range(times))
+    answers = mock.Mock(side_effect=chain(repeat(error, times), ["answer"]))
 
-    def ask() -> str:
+    def ask() -> object:
         with errors_translated("asking for offsets", "somewhere:9092"):
-            if next(refusals, None) is not None:
-                raise error
-        return "answer"
+            return answers()
 
     if raised is None:
         assert until_answered(ask, timeout_s) == "answer"
         return
-    with pytest.raises(raised, match="asking for offsets at Kafka 'somewhere:9092'") as told:
+    with pytest.raises(raised, match="asking for offsets at Kafka 'somewhere:9092'"):
         until_answered(ask, timeout_s)
-    assert told.value.__cause__ is error
-    assert raised is KafkaAway or next(refusals, None) is None  # it was asked once
+    assert raised is KafkaAway or answers.call_count == 1
 
 
 # -- what librdkafka's errors mean to a term
@@ -115,3 +115,47 @@ def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a
     with pytest.raises(OffsetOutOfRange):
         consumer.poll(0.0, 10)
     assert [row.offset for row in consumer.poll(0.0, 10)[where]] == [4]
+
+
+# -- who is in a group, and of which deployment
+
+OURS = GroupMember("billing", "leaderq-billing-a", "/10.0.0.1")
+THEIRS = [GroupMember(None, f"app-{n}", "/10.0.0.2") for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "assignor", "members", "is_excluded"),
+    [
+        ("consumer", "range", [OURS, *THEIRS], False),
+        ("consumer", "cooperative-sticky", THEIRS, True),
+        ("consumer", "cooperative-sticky", [], False),
+        ("connect", "", THEIRS, True),
+        ("", "", [], False),
+    ],
+)
+def test_a_career_is_kept_out_by_members_with_another_rule(kind, assignor, members, is_excluded):
+    view = GroupView("g", "Stable", kind, assignor, tuple(members))
+    assert view.excludes_careers is is_excluded
+    assert (view.trouble("billing") is not None) is is_excluded
+
+
+def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_are_not():
+    def at(czxid: int) -> Any:
+        return SimpleNamespace(exists=lambda path: SimpleNamespace(czxid=czxid, ctime_ms=9))
+
+    here, there = Deployment.of(at(1), "/x"), Deployment.of(at(2), "/x")
+    other = Deployment.of(at(1), "/y")
+    notes = {f"leaderq term 3{one.mark}" for one in (here, there, other)} | {"", "somebody's own"}
+    assert here.rivals(notes) == ("/x", "/y")
+    assert here.rivals({f"leaderq term 7{here.mark}"}) == ()
+    assert "root '/x', '/y', leads this group" in rivalry(here.rivals(notes))
+
+
+def test_where_it_is_not_known_which_deployment_this_is_there_are_no_rivals():
+    def broken(path: str) -> None:
+        raise ConnectionLost("no")
+
+    for session in (SimpleNamespace(exists=broken), SimpleNamespace(exists=lambda path: None)):
+        made: Any = session
+        here = Deployment.of(made, "/x")
+        assert (here.mark, here.rivals({"leaderq term 3 of leaderq /y#1"})) == ("", ())

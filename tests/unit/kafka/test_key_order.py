@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from fake_career import A, B, Bad, C, FakeCareer, FakeMarks, a_handler, open_term, where
-from test_declaration import dressed
-from test_handling_laws import ALWAYS, BY_KEY, Feed, OneByOne
+from fake_career import A, B, C, FakeCareer, FakeMarks, a_handler, open_term, where
+from test_handling_laws import BY_KEY, Feed, OneByOne
 
-from leaderq.errors import ConfigurationError, Reason
-from leaderq.kafka import KafkaLeaderCareer, skip
+from leaderq.errors import Reason
+from leaderq.kafka import skip
 from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.batch_handler import BatchWork
 from leaderq.kafka.handling.chains import InHand, by_records
@@ -47,13 +45,9 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
-# -- pure ------------------------------------------------------------------------------------------
-
-
-def in_hand(order: RecordOrder, *added: Sequence[Record]) -> InHand:
+def in_hand(rows: Sequence[Record]) -> InHand:
     hand = InHand()
-    for rows in added:
-        hand.add(Batch({}), by_records(rows, order))
+    hand.add(Batch({}), by_records(rows, RecordOrder.KEY))
     return hand
 
 
@@ -64,14 +58,14 @@ def begun(hand: InHand) -> Iterator[list[Any]]:
 
 
 def test_a_chain_has_the_records_of_one_key_of_one_partition_and_the_longest_comes_first():
-    found = list(begun(in_hand(RecordOrder.KEY, [*keyed(A, "abca-"), *keyed(B, "aa-a")])))
+    found = list(begun(in_hand([*keyed(A, "abca-"), *keyed(B, "aa-a")])))
     assert found[0] == [(B, 0), (B, 1), (B, 3)]
     assert found[1] == [(A, 0), (A, 3)]
     assert sorted(found[2:]) == [[(A, 1)], [(A, 2)], [(A, 4)], [(B, 2)]]
 
 
 def test_what_comes_later_joins_its_chain_and_waits_for_what_came_before():
-    hand = in_hand(RecordOrder.KEY, keyed(A, "ab"))
+    hand = in_hand(keyed(A, "ab"))
     first = hand.begin(lambda _piece: True)
     hand.add(Batch({}), by_records(keyed(A, "acccc", first=2), RecordOrder.KEY))
     assert first is not None
@@ -95,18 +89,6 @@ def test_when_the_term_is_to_end_only_records_in_front_of_a_begun_one_are_handle
         assert not handler.work(batch(A="------"), term)
     assert sorted(career.effects) == [(A, 0), (A, 1), (A, 2)]
     assert career.committed == {A: 3}
-
-
-# -- one by one ------------------------------------------------------------------------------------
-
-
-def test_as_many_keys_at_a_time_as_there_are_workers():
-    career = OneByOne()
-    meeting = threading.Barrier(3)
-    career.before_handle = lambda _rows: meeting.wait(30) and None
-    with by_key(career) as handler:
-        assert handler.work(batch(A="ab", B="c"), open_term(7))
-    assert career.most_at_a_time == 3
 
 
 def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand():
@@ -160,45 +142,9 @@ def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun
     assert len(career.effects) <= 3 and career.committed == {}
 
 
-def test_an_error_that_is_raised_is_raised_with_the_prefix_committed():
-    career = OneByOne(fails={(A, 2): ALWAYS})
-    with by_key(career) as handler, pytest.raises(Bad):
-        handler.work(batch(A="abcd", B="aa"), open_term(7))
-    assert career.committed == {A: 2, B: 2}
-    assert sorted(career.effects) == [(A, 0), (A, 1), (A, 3), (B, 0), (B, 1)]
-
-
-def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over():
-    left = Counter(dict.fromkeys([(A, 0), (A, 1), (B, 0)], 3))
-    held: list[str | None] = []
-
-    def fail(rows: Sequence[Record]) -> None:
-        left[where(rows[0])] -= 1
-        if left[where(rows[0])] >= 0:
-            raise ConnectionRefusedError
-
-    career = OneByOne()
-    career.before_handle = fail
-    with by_key(career, skip(), on_held_up=held.append) as handler:
-        assert handler.work(batch(A="ab", B="a"), open_term(7))
-    assert len(career.effects) == 3
-    assert [each is None for each in held] == [False, False, False, True]
-
-
 def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions():
     career = OneByOne()
     marks: Any = FakeMarks(career, {A: 2})
     with by_key(career, skip(), marks=marks) as handler:
         assert handler.work(batch(A="ab"), open_term(7))
     assert career.log[:3] == ["mark A0", "handle A0", "commit A=1"]
-
-
-@pytest.mark.parametrize("more", [{"offsets": "external"}, {"delivery": "at_most_once"}])
-def test_it_is_refused_where_effects_behind_a_record_would_count_before_it(more):
-    attributes = {"topics": "t", "order": "key", "handle_record": lambda *_: None, **more}
-    made = dressed(type("Calls", (KafkaLeaderCareer,), attributes))
-    with pytest.raises(ConfigurationError, match="order='key' of Calls contradicts"):
-        made._declared()
-    unknown = dressed(type("Calls", (KafkaLeaderCareer,), {**attributes, "order": "keys"}))
-    with pytest.raises(ConfigurationError, match="order='keys' of Calls is not known"):
-        unknown._declared()

@@ -7,7 +7,6 @@ import io
 import math
 import re
 import ssl
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -42,11 +41,9 @@ def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
 # -- which errors are about records ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["ENOENT", "EEXIST", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ENOTEMPTY", "ELOOP"]
-)
-def test_what_is_wrong_with_a_path_is_of_the_records_making(name):
-    assert not OnError().is_outage(OSError(getattr(errno, name), "x"))
+def test_what_is_wrong_with_a_path_is_of_the_records_making():
+    for name in ("ENOENT", "EEXIST", "EISDIR", "ENOTDIR", "ENAMETOOLONG", "ENOTEMPTY", "ELOOP"):
+        assert not OnError().is_outage(OSError(getattr(errno, name), "x"))
     assert OnError().is_outage(OSError(errno.EHOSTUNREACH, "x"))
     assert OnError().is_outage(ssl.SSLCertVerificationError("x"))
 
@@ -108,13 +105,10 @@ def test_errors_about_servers_are_not_blamed_on_records(error):
     assert not is_about_records(UnitAbandoned())
 
 
-def test_errors_of_ours_hold_what_they_are_about():
-    assert ProcessDied(3).times == 3
-    assert str(ProcessDied(3)) == "the process died 3 times while handling this record"
+def test_a_poison_record_says_which_one_it_is_and_why():
     poison = PoisonRecord(record(), "odd")
     assert (poison.record, poison.why) == (record(), "odd")
     assert str(poison) == "the record at t-1@2 cannot be handled: odd"
-    assert str(PoisonRecord(record())) == "the record at t-1@2 cannot be handled"
 
 
 # -- policies --------------------------------------------------------------------------------------
@@ -125,24 +119,18 @@ def test_errors_of_ours_hold_what_they_are_about():
     [
         ("raise", OnError()),
         ("skip", OnError(Ending.SKIP, deaths=on_error.DEATHS)),
-        (skip(deaths=1), OnError(Ending.SKIP, deaths=1)),
         (dead_letter("x", deaths=1), OnError(Ending.DEAD_LETTER, "x", deaths=1)),
         (
             retry(3, 1, dead_letter("x", 4), except_=[OSError], is_outage=bool),
             OnError(Ending.DEAD_LETTER, "x", 3, 1.0, 4, (OSError,), bool),
         ),
-        (retry(1, 2.0), OnError(retries=1, backoff_s=2.0)),
         (
-            retry(2, then=skip(except_=KeyError, is_outage=bool)),
-            OnError(Ending.SKIP, None, 2, 0.5, 3, (KeyError,), bool),
+            retry(2, then=skip(only=OSError, except_=KeyError, is_outage=bool)),
+            OnError(Ending.SKIP, None, 2, 0.5, 3, (KeyError,), bool, (OSError,)),
         ),
         (
             retry(2, only=KeyError, then=dead_letter(except_=OSError)),
             OnError(Ending.DEAD_LETTER, None, 2, 0.5, 3, (OSError,), None, (KeyError,)),
-        ),
-        (
-            retry(2, then=skip(only=KeyError)),
-            OnError(Ending.SKIP, None, 2, only=(KeyError,), deaths=3),
         ),
         (dead_letter(only=[KeyError]), OnError(Ending.DEAD_LETTER, deaths=3, only=(KeyError,))),
         (retry(1, 0.0, "skip", is_outage=bool), OnError(Ending.SKIP, None, 1, 0.0, 3, (), bool)),
@@ -155,10 +143,8 @@ def test_a_policy_is_what_was_asked_for(given, expected):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (None, "is None, which is not a policy"),
-        ([], "is []"),
+        ([], "is [], which is not a policy"),
         ("retry", "'retry'"),
-        (RetryAfter, "is <class"),
         (skip, "call it: skip()"),
         (dead_letter, "call it: dead_letter()"),
         (retry, "call it: retry(3)"),
@@ -175,12 +161,9 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
     ("call", "says"),
     [
         (lambda: retry(0), "retry: n=0: give 1 or more"),
-        (lambda: retry(True), "retry: n=True"),
         (lambda: retry(1.5), "retry: n=1.5"),
         (lambda: retry(1, -0.1), "retry: backoff_s=-0.1: give a number of seconds"),
-        (lambda: retry(1, True), "backoff_s=True"),
         (lambda: retry(1, math.nan), "backoff_s=nan"),
-        (lambda: retry(1, timedelta(seconds=1)), "backoff_s=datetime.timedelta(seconds=1)"),
         (lambda: retry(1, then=retry(2)), "give one retry more attempts"),
         (lambda: retry(1, then=skip(except_=KeyError), except_=KeyError), "write it once"),
         (lambda: retry(1, then=skip(is_outage=bool), is_outage=bool), "write it once"),
@@ -188,17 +171,10 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
         (lambda: skip(0), "skip: deaths=0"),
         (lambda: retry(1, then=skip(only=KeyError), only=ValueError), "write it once"),
         (lambda: retry(1, only=int), "retry: only=<class 'int'>: give a class of errors"),
-        (lambda: skip(only="ValueError"), "skip: only='ValueError'"),
         (lambda: dead_letter(only=(KeyError, int)), "dead_letter: only="),
         (lambda: skip(except_=5), "skip: except_=5"),
-        (lambda: skip(except_=(KeyError, int)), "skip: except_="),
-        (lambda: retry(1, except_=KeyboardInterrupt), "retry: except_="),
         (lambda: dead_letter(deaths=0), "dead_letter: deaths=0"),
-        (lambda: dead_letter(deaths=None), "dead_letter: deaths=None"),
-        *(
-            (lambda topic=topic: dead_letter(topic), "give the name of a topic")
-            for topic in ("", "..", "a b", "a" * 250, b"x")
-        ),
+        (lambda: dead_letter("a b"), "give the name of a topic"),
     ],
 )
 def test_a_policy_that_cannot_be_is_refused_where_it_is_written(call, says):
@@ -208,15 +184,12 @@ def test_a_policy_that_cannot_be_is_refused_where_it_is_written(call, says):
 
 def test_the_rest_of_a_policy_is_as_documented():
     assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
-    holds_up = [each.holds_up for each in (OnError(), skip(), dead_letter(), retry(1))]
-    assert holds_up == [False, True, True, True]
-
-
-def test_letters_go_to_the_topic_that_was_asked_for_or_the_careers():
-    assert OnError().letters_topic("c") is None
-    assert OnError(Ending.SKIP, "x").letters_topic("c") is None
-    assert OnError(Ending.DEAD_LETTER).letters_topic("c") == "c-dead"
-    assert OnError(Ending.DEAD_LETTER, "x").letters_topic("c") == "x"
+    assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW) == (300.0, 100)
+    policies = (OnError(), skip(), dead_letter(), dead_letter("x"), retry(1))
+    assert [each.holds_up for each in policies] == [False, True, True, True, True]
+    topics = [each.letters_topic("c") for each in policies]
+    assert topics == [None, None, "c-dead", "x", None]
+    assert retry(1, 0.0).pause_s(1) == 0.1
 
 
 def test_attempts_back_off_twice_as_long_each_time_and_then_end():
@@ -241,12 +214,11 @@ def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_ove
 
 
 def test_a_hold_up_lasts_five_minutes_and_begins_again_after():
-    assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW, on_error.DEATHS) == (300.0, 100, 3)
     found = OnError(backoff_s=1.0)
     hold_ups = HoldUps(found)
     assert not hold_ups.is_held_up
     assert hold_ups.decision(10.0) == HoldUp(1.0, 0.0)
-    assert hold_ups.is_held_up
+    assert hold_ups.is_held_up is True
     assert hold_ups.decision(12.0) == HoldUp(2.0, 2.0)
     assert hold_ups.decision(309.9) == HoldUp(4.0, pytest.approx(299.9))
     assert hold_ups.decision(310.0) is Ending.RAISE
@@ -260,20 +232,20 @@ def test_a_hold_up_lasts_five_minutes_and_begins_again_after():
 def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(monkeypatch):
     monkeypatch.setattr(on_error, "MOST_IN_A_ROW", 2)
     hold_ups = HoldUps(OnError(Ending.SKIP))
-    error = KeyError()
-    assert not hold_ups.are_too_many(record(), error)
-    hold_ups.note_passed_over(record(1, b"a"), error)
-    hold_ups.note_passed_over(record(2, b"a"), error)
-    assert not hold_ups.are_too_many(record(3, b"b"), error)
-    hold_ups.note_passed_over(record(3, None), error)
-    assert hold_ups.are_too_many(record(4, None), error)
-    assert not hold_ups.are_too_many(record(3, None), error)
-    assert not hold_ups.are_too_many(record(4, None), ValueError())
-    hold_ups.note_passed_over(record(5, b"c"), ValueError())
-    assert not hold_ups.are_too_many(record(6, b"d"), ValueError())
-    hold_ups.note_passed_over(record(6, b"d"), ValueError())
-    assert hold_ups.are_too_many(record(7, b"e"), ValueError())
+    for offset, key, error, are_too_many in (
+        (1, b"a", KeyError(), False),
+        (2, b"a", KeyError(), False),
+        (3, None, KeyError(), False),
+        (3, None, KeyError(), False),
+        (4, None, KeyError(), True),
+        (5, b"c", ValueError(), False),
+        (6, b"d", ValueError(), False),
+        (7, b"e", ValueError(), True),
+    ):
+        assert hold_ups.are_too_many(record(offset, key), error) is are_too_many
+        if not are_too_many:
+            hold_ups.note_passed_over(record(offset, key), error)
     hold_ups.note_handled()
-    assert not hold_ups.are_too_many(record(7, b"e"), ValueError())
-    hold_ups.note_passed_over(record(7, b"e"), ValueError())
-    assert not hold_ups.are_too_many(record(8, b"f"), ValueError())
+    assert not hold_ups.are_too_many(record(7, b"e"), error)
+    hold_ups.note_passed_over(record(7, b"e"), error)
+    assert not hold_ups.are_too_many(record(8, b"f"), error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -111,11 +110,9 @@ class TestTheContract(OffsetStoreContract):
         return [each for kept in self.server.values() for each in kept.effects]
 
 
-def _positions_with_effects(self: Any, consumer: Any, term: Any, offsets: Any) -> DoneAtOnce:
-    self.refuse(self.kept.term != term.number)
-    self.kept.offsets.update(offsets)
+def _positions_with_effects(self: Any, *asked: Any) -> DoneAtOnce:
     self.kept.effects += self.take_effects()
-    return DoneAtOnce()
+    return MemoryOffsets.commit_positions(self, *asked)
 
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -200,31 +197,24 @@ def test_two_careers_of_a_process_do_not_share_one():
     assert store.career == "one"
 
 
-@pytest.mark.parametrize("is_well", [True, False])
-def test_doctor_asks_it(monkeypatch, is_well):
+def test_doctor_asks_it_and_says_what_is_wrong(monkeypatch):
     def fail(*_: object) -> str:
         raise KafkaError("no memory; buy some")
 
     monkeypatch.setattr("leaderq.kafka.topics.describe_topics", lambda *_, **__: {"orders": None})
     monkeypatch.setattr("leaderq.cli.doctor.judge_topic", lambda *_: None)
-    if not is_well:
+    career = type("Asked", (Counting,), {})()
+    for told in (("ok", "in memory for asked"), ("failed", "no memory; buy some")):
+        found = list(check_kafka_career(career, "asked", Settings()))
+        assert found[0].detail.endswith("offsets in 'memory'")
+        assert (found[-1].check, found[-1].verdict.value, found[-1].detail) == ("offsets", *told)
         monkeypatch.setattr(MemoryOffsets, "check", fail)
-    found = list(check_kafka_career(type("Asked", (Counting,), {})(), "asked", Settings()))
-    assert found[0].detail.endswith("offsets in 'memory'")
-    told = ("ok", "in memory for asked") if is_well else ("failed", "no memory; buy some")
-    assert (found[-1].check, found[-1].verdict.value, found[-1].detail) == ("offsets", *told)
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (StoreAway("no answer"), "offset store is unreachable"),
-        (KafkaAway("no answer"), "Kafka is unreachable"),
-    ],
-)
-def test_an_outage_of_a_store_is_not_called_one_of_kafka(error, told, caplog):
-    outage = Outage()
-    for now_s in (100.0, 103.0):
-        outage.met(error, now_s, joining=False)
-    assert [line.getMessage().partition(",")[0] for line in caplog.records] == [told]
-    assert caplog.records[0].levelno == logging.WARNING
+def test_an_outage_of_a_store_is_not_called_one_of_kafka(caplog):
+    for error in (StoreAway("no answer"), KafkaAway("no answer")):
+        outage = Outage()
+        for now_s in (100.0, 103.0):
+            outage.met(error, now_s, joining=False)
+    told = [line.getMessage().partition(",")[0] for line in caplog.records]
+    assert told == ["offset store is unreachable", "Kafka is unreachable"]

@@ -28,16 +28,10 @@ RECORD = Record("t", 1, 2, 3, b"key", b"value", [("h", b"x")], 7)
 SEVEN = ("t", 1, 2, 3, b"key", b"value", [("h", b"x")])
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249])
-def test_a_topic_may_be_called(name):
-    assert is_topic_name(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "a b", "a/b", "ä", "a\n", "a" * 250, None, b"a", 7]
-)
-def test_no_topic_is_called(name):
-    assert is_topic_name(name) is False
+def test_which_names_a_topic_may_have():
+    assert all(map(is_topic_name, ["a", "A.b_c-9", "...", "a" * 249]))
+    no_names = ["", ".", "..", "a b", "a/b", "ä", "a\n", "a" * 250, None, b"a", 7]
+    assert [is_topic_name(name) for name in no_names] == [False] * len(no_names)
 
 
 def test_an_offset_knows_the_epoch_of_the_record_before_it():
@@ -80,9 +74,6 @@ def test_a_record_says_where_it_lies_and_how_large_it_is():
     assert (RECORD.place, RECORD.size) == ("t-1@2", 8)
     assert RECORD.replace(key=None, value=5).size == 0
     assert RECORD.replace(topic="u").leader_epoch == 7
-
-
-# -- batches ---------------------------------------------------------------------------------------
 
 
 class Sized(list[Record]):

@@ -64,6 +64,7 @@ class Broker:
         self.epoch = self.made = self.asked = 0
         self.now_s = 100.0
         self.is_deposed = False
+        self.refusal: type[KafkaError] = MessageTooLarge
 
     def make(self) -> Any:
         self.made += 1
@@ -107,6 +108,8 @@ class Producer:
     def produce(self, message: Any) -> None:
         self._check()
         self._broker.open.append(message.value)
+        if message.value == b"bad":
+            raise self._broker.refusal("not this one")
 
     def commit(self, offsets: Any, group: Any, timeout_s: float) -> None:
         broker = self._broker
@@ -228,13 +231,6 @@ class Leader:
     def commit(self, offset: int = 1) -> None:
         assert self.begin_commit(offset).done(5.0)
 
-    def fails(self, answer: Answer) -> None:
-        """A message is produced, and its commit is answered with this."""
-        self.broker.answers = [answer]
-        self.store.add([message()])
-        with pytest.raises(answer.value[1]):
-            self.commit()
-
 
 @pytest.fixture(autouse=True)
 def no_threads(monkeypatch):
@@ -326,13 +322,6 @@ def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
 # ---- what the orders do not tell -----------------------------------------------------------------
 
 
-def test_a_transaction_that_is_committed_is_not_committed_again_though_nobody_had_waited(leader):
-    leader.store.add([message()])
-    leader.begin_commit()  # and its answer is never looked at
-    leader.commit()
-    assert (leader.broker.results, leader.broker.asked) == ([b"v"], 1)
-
-
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(leader):
     leader.broker.answers = [Answer.UNKNOWN_DONE_LATER]
     leader.store.add([message()])
@@ -342,13 +331,6 @@ def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_o
         leader.commit()
     leader.begin()
     assert (leader.broker.results, leader.load()) == ([b"v"], 1)
-
-
-def test_fencing_that_takes_long_is_continued_with_the_same_producer(leader):
-    leader.fails(Answer.DEPOSED)
-    leader.broker.is_deposed, leader.broker.fences = False, [False, False]
-    leader.begin()
-    assert leader.broker.made == 2
 
 
 @pytest.mark.parametrize(("open_s", "is_late"), [(TRANSACTION_TIMEOUT_S, False), (LATE_S, True)])
@@ -362,16 +344,9 @@ def test_a_transaction_that_was_open_for_too_long_is_given_up(leader, open_s, is
 
 @pytest.mark.parametrize("error", [MessageTooLarge, UnknownTopic, MessageInvalid])
 def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothing_is_stored(
-    leader, error, monkeypatch
+    leader, error
 ):
-    real = Producer.produce
-
-    def produce(self: Producer, given: Message) -> None:
-        real(self, given)
-        if given.value == b"bad":
-            raise error("not this one")
-
-    monkeypatch.setattr(Producer, "produce", produce)
+    leader.broker.refusal = error
     for value in (b"v", b"bad"):
         leader.store.add([message(value)])
     with pytest.raises(EffectRefused, match="not this one") as refused:
