@@ -66,8 +66,10 @@ class Deployment:
         """Return the roots of other deployments that ``notes`` name."""
         if not self.id:
             return ()
-        marks = {note.partition(_MARKED)[2] for note in notes} - {"", f"{self.root}#{self.id}"}
-        return tuple(sorted({mark.rpartition("#")[0] for mark in marks}))
+        own, marks = f"{self.root}#{self.id}", {note.partition(_MARKED)[2] for note in notes}
+        # No id begins with another one, and a note may have a letter too many (B27).
+        others = {mark for mark in marks if mark and not mark.startswith(own)}
+        return tuple(sorted({mark.rpartition("#")[0] for mark in others}))
 
 
 def rivalry(roots: Sequence[str]) -> str:

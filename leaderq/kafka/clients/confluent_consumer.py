@@ -339,7 +339,7 @@ class ConfluentConsumer(ConsumerClient):
         asked = self._named(dict.fromkeys(of or self._held or self.existing(), 0))
         with self._errors_translated("reading committed offsets"):
             stored = self._consumer.committed(asked, timeout_s)
-        self.notes = frozenset(one.metadata for one in stored if one.metadata)
+        self.notes = frozenset(filter(None, map(_note_of, stored)))
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
@@ -479,3 +479,12 @@ def consumer_options(
         "fetch.queue.backoff.ms": 10,
         **settings.options,
     }
+
+
+def _note_of(stored: Any) -> str | None:
+    """Return what was noted beside an offset; ``None`` if that is no text (B27)."""
+    try:
+        note: str | None = stored.metadata
+    except UnicodeDecodeError:
+        return None
+    return note

@@ -147,7 +147,8 @@ def test_deployments_with_other_roots_or_ensembles_are_rivals_and_its_own_notes_
     other = Deployment.of(at(1), "/y")
     notes = {f"leaderq term 3{one.mark}" for one in (here, there, other)} | {"", "somebody's own"}
     assert here.rivals(notes) == ("/x", "/y")
-    assert here.rivals({f"leaderq term 7{here.mark}"}) == ()
+    for letters_too_many in ("", "U", "\x7f", "#"):
+        assert here.rivals({f"leaderq term 7{here.mark}{letters_too_many}"}) == ()
     assert "root '/x', '/y', leads this group" in rivalry(here.rivals(notes))
 
 
@@ -159,3 +160,20 @@ def test_where_it_is_not_known_which_deployment_this_is_there_are_no_rivals():
         made: Any = session
         here = Deployment.of(made, "/x")
         assert (here.mark, here.rivals({"leaderq term 3 of leaderq /y#1"})) == ("", ())
+
+
+class _Noted:
+    """An offset as confluent-kafka tells one that kafka-python has committed (B27)."""
+
+    topic, partition, offset, leader_epoch, error = "t", 0, 7, -1, None
+
+    @property
+    def metadata(self) -> str:
+        return b"x\xff".decode()
+
+
+def test_an_offset_whose_note_is_no_text_is_an_offset():
+    consumer = ConfluentConsumer(ConsumerSettings("x:9092", ("t",), "g", "m"))
+    consumer._client = mock.Mock(committed=lambda asked, timeout_s: [_Noted()])
+    assert consumer.committed(1.0, [Partition("t", 0)]) == {Partition("t", 0): 7}
+    assert consumer.notes == frozenset()
