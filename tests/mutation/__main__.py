@@ -6,18 +6,19 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
+import pytest
 
-from mutation.controlling import run_controls
-from mutation.controls import CONTROLS
+from mutation.controls import CONTROLS, Control
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
-from mutation.trying import ROOT, Tried, Verdict, tried, use_profile
+from mutation.trying import ROOT, Tried, Verdict, each, passes_with, tried, use_profile
 
 SHARE = 0.05
 """Of the edits, so many may survive."""
@@ -71,13 +72,24 @@ def _options() -> argparse.Namespace:
 
 
 def _try_controls(text: str, jobs: int) -> int:
-    """Try those in whose name or file the text is. Return 1 if one survives."""
-    controls = [one for one in CONTROLS if text in one.name + one.file]
-    trouble = run_controls(controls, jobs)
-    for one, said in trouble:
-        print(f"NOT KILLED: {one.name}: {said}")
-    print(f"{len(controls)} controls, {len(controls) - len(trouble)} killed")
-    return 1 if trouble else 0
+    """Try those in whose title or file the text is. Return 1 if one survives."""
+    controls = [one for one in CONTROLS if text in one.title + one.edits[0].file]
+    tests = sorted({test for one in controls for test in one.tests})
+    if each([partial(passes_with, {}, tests)], 1, 1200.0) != [Verdict.SURVIVED]:
+        print(f"FAILS WITHOUT ANY EDIT: one of {', '.join(tests)}")
+        return 1
+    verdicts = each([partial(_is_noticed, one) for one in controls], jobs, 240.0)
+    found = zip(controls, verdicts, strict=True)
+    alive = [one for one, said in found if said is not Verdict.KILLED]
+    for one in alive:
+        print(f"NOT KILLED: {one.title}")
+    print(f"{len(controls)} controls, {len(controls) - len(alive)} killed")
+    return 1 if alive else 0
+
+
+def _is_noticed(one: Control) -> bool:
+    codes = {edit.module: compile(edit.texts()[1], edit.file, "exec") for edit in one.edits}
+    return passes_with(codes, one.tests) == pytest.ExitCode.TESTS_FAILED
 
 
 def _row(module: str, edits: Sequence[Edit], found: Tried) -> Row:

@@ -87,8 +87,9 @@ def tried(
     if found is None or not found.each_s:
         raise RuntimeError(f"the tests of {module} cannot be run")
     left = [e for e in edits if found.verdicts.get(e.id, Verdict.SURVIVED) is Verdict.SURVIVED]
-    runs = [partial(_import_edited, module, path, tree, edit, tests, found.each_s) for edit in left]
-    for edit, verdict in zip(left, _each(runs, jobs, found.limit_s), strict=True):
+    quickest = _QuickestFirst(found.each_s)
+    runs = [partial(_import_edited, module, path, tree, edit, tests, quickest) for edit in left]
+    for edit, verdict in zip(left, each(runs, jobs, found.limit_s), strict=True):
         found.verdicts[edit.id] = verdict
     found.took_s = _used_s() - began_s
     return edits, found
@@ -153,7 +154,7 @@ class _Collector:
             fit.sort(key=lambda number: self.tried.each_s[session.items[number].nodeid])
             items = [session.items[number] for number in fit]
             runs.append(partial(self._replace, edit, items, functions))
-        verdicts = _each(runs, self.jobs, self.tried.limit_s)
+        verdicts = each(runs, self.jobs, self.tried.limit_s)
         ids = [edit.id for edit in self.edits]
         self.tried.verdicts = dict(zip(ids, verdicts, strict=True))
         return True
@@ -222,22 +223,21 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 # -- before anything is imported -------------------------------------------------------------------
 
 
-def _import_edited(
-    module: str,
-    path: Path,
-    tree: ast.Module,
-    edit: Edit,
-    tests: Sequence[str],
-    each_s: Mapping[str, float],
-) -> int:
-    edit.apply()
-    edited = compile(tree, str(path), "exec")
+def passes_with(codes: Mapping[str, CodeType], tests: Sequence[str], *plugins: object) -> int:
+    """pytest's exit code in this process, where modules are imported so."""
     loader = importlib.machinery.SourceFileLoader
     as_usual = loader.get_code
     loader.get_code = lambda self, name: (  # type: ignore[method-assign]
-        edited if name == module else as_usual(self, name)
+        codes.get(name) or as_usual(self, name)
     )
-    return int(pytest.main([*_OPTIONS, *tests], plugins=[_QuickestFirst(each_s)]))
+    return int(pytest.main([*_OPTIONS, *tests], plugins=plugins))
+
+
+def _import_edited(
+    module: str, path: Path, tree: ast.Module, edit: Edit, tests: Sequence[str], quickest: object
+) -> int:
+    edit.apply()
+    return passes_with({module: compile(tree, str(path), "exec")}, tests, quickest)
 
 
 @dataclass(slots=True)
@@ -269,7 +269,7 @@ def _in_child(work: Callable[[], Any]) -> Any:
     return pickle.loads(said) if said else None
 
 
-def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[Verdict]:
+def each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[Verdict]:
     """What each of ``runs`` ends with, in a child of its own that has ``limit_s`` of the
     processor's time.
     """

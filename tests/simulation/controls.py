@@ -10,7 +10,6 @@ would do.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.scheduler import World
-from simulation.edits import Edit
+from simulation.edits import Edit, controls_of
 from simulation.kinds import Lead, lives_of
 
 _TABLE = """
@@ -520,18 +519,9 @@ def _scenario(module: str, test: str, seed: int) -> LifeVerdict:
 
 
 def _controls() -> Iterator[NegativeControl]:
-    file = ""
-    for lives in _TABLE.split("\n== ")[1:]:
-        what, *controls = re.split(r"\n(?=[^-+=\n])", lives)
-        for control in controls:
-            said, text = control.rstrip().split("\n", 1)
-            name, _, seed = said.rpartition(": ")
-            text, edits = f"\n{text}" if text[0] == "=" else f"\n= {file}\n{text}", list[Edit]()
-            for edit in text.split("\n= ")[1:]:
-                file, *lines = edit.splitlines()
-                old, new = ("\n".join(one[1:] for one in lines if one[0] == sign) for sign in "-+")
-                edits.append(Edit(file, old, new))
-            yield NegativeControl(name, int(seed), _lead_of(what.strip()), edits)
+    for what, said, edits in controls_of(_TABLE):
+        name, _, seed = said.rpartition(": ")
+        yield NegativeControl(name, int(seed), _lead_of(what), edits)
 
 
 CONTROLS = tuple(_controls())
