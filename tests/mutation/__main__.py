@@ -48,11 +48,10 @@ def main() -> int:
         return _try_controls(controls[0].removeprefix(":"), options.jobs)
     rows, is_unfit = [], False
     for module in MODULES:
-        short = module.removeprefix("leaderq.")
-        if any(text.partition(":")[0] in short for text in texts):
-            ids = {text for text in texts if text.startswith(f"{short}:")}
+        if any(text.partition(":")[0] in module for text in texts):
+            ids = {text for text in texts if text.startswith(f"{module}:")}
             edits, found = tried(module, MODULES[module], options.jobs, ids or None)
-            rows.append(_row(short, edits, found))
+            rows.append(_row(module, edits, found))
             is_unfit = is_unfit or bool(found.unfit)
     number, alive = sum(row.edits for row in rows), sum(row.survived for row in rows)
     print(f"{len(rows)} modules, {number} edits, {alive} survive, {sum(r.took_s for r in rows)} s")
@@ -126,8 +125,7 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
     table, after = rest.split(END)
     cells = [line.strip("| ").split(" | ") for line in table.splitlines() if "| " in line]
     known = {line[0]: line[1:] for line in cells} | {row.module: [*row[1:]] for row in rows}
-    names = [name.removeprefix("leaderq.") for name in MODULES]
-    lines = {name: known[name] for name in names if name in known}
+    lines = {name: known[name] for name in MODULES if name in known}
     sums = [sum(map(int, column)) for column in zip(*lines.values(), strict=True)]
     lines[f"*all {len(lines)}*"] = sums
     shown = (f"| {name} | {' | '.join(map(str, figures))} |\n" for name, figures in lines.items())

@@ -16,18 +16,9 @@ from types import NoneType
 from typing import Any
 
 _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-_OPPOSITE = {
-    ast.Lt: ast.GtE,
-    ast.GtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.LtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
+_NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.Is: ast.IsNot}
+_NEGATED |= {ast.In: ast.NotIn}
+_OPPOSITE = _NEGATED | {other: each for each, other in _NEGATED.items()}
 _ARITHMETIC = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -125,7 +116,7 @@ def edits_of(tree: ast.Module, module: str) -> list[Edit]:
         key = (edit.function, edit.before, edit.after)
         seen[key] += 1
         digest = hashlib.sha1("\0".join([*key, str(seen[key])]).encode()).hexdigest()[:8]
-        named.append(replace(edit, id=f"{module.removeprefix('leaderq.')}:{digest}"))
+        named.append(replace(edit, id=f"{module}:{digest}"))
     return named
 
 

@@ -71,7 +71,7 @@ class Tried:
 
 def tree_of(module: str) -> tuple[Path, ast.Module]:
     """The file of ``module``, and its tree."""
-    path = ROOT / f"{module.replace('.', '/')}.py"
+    path = ROOT / f"leaderq/{module.replace('.', '/')}.py"
     return path, ast.parse(path.read_text())
 
 
@@ -82,13 +82,19 @@ def tried(
     began_s = _used_s()
     path, tree = tree_of(module)
     edits = [edit for edit in edits_of(tree, module) if only is None or edit.id in only]
-    collector = _Collector(module, path, tree, [edit for edit in edits if edit.is_inside], jobs)
+
+    def edited(edit: Edit) -> CodeType:
+        edit.apply()
+        return compile(tree, str(path), "exec")
+
+    name, inside = f"leaderq.{module}", [edit for edit in edits if edit.is_inside]
+    collector = _Collector(name, str(path), edited, inside, jobs)
     found: Tried | None = _in_child(partial(collector.run, tests))
     if found is None or not found.each_s:
         raise RuntimeError(f"the tests of {module} cannot be run")
     left = [e for e in edits if found.verdicts.get(e.id, Verdict.SURVIVED) is Verdict.SURVIVED]
     quickest = _QuickestFirst(found.each_s)
-    runs = [partial(_import_edited, module, path, tree, edit, tests, quickest) for edit in left]
+    runs = [lambda e=e: passes_with({name: edited(e)}, tests, quickest) for e in left]
     for edit, verdict in zip(left, each(runs, jobs, found.limit_s), strict=True):
         found.verdicts[edit.id] = verdict
     found.took_s = _used_s() - began_s
@@ -128,8 +134,8 @@ class _Collector:
     """Runs the collected tests in its own way. A plugin of pytest."""
 
     module: str
-    path: Path
-    tree: ast.Module
+    path: str
+    edited: Callable[[Edit], CodeType]
     edits: Sequence[Edit]
     jobs: int
     tried: Tried = field(default_factory=Tried)
@@ -144,8 +150,8 @@ class _Collector:
             return True
         importlib.import_module(self.module)
         reached: dict[int, set[int]]
-        self.tried, reached = _in_child(partial(_baseline, session.items, str(self.path)))
-        functions = _functions_of(str(self.path))
+        self.tried, reached = _in_child(partial(_baseline, session.items, self.path))
+        functions = _functions_of(self.path)
         gc.freeze()
         runs = []
         for edit in self.edits:
@@ -160,8 +166,7 @@ class _Collector:
         return True
 
     def _replace(self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions) -> int:
-        edit.apply()
-        for code in _codes_in(compile(self.tree, str(self.path), "exec")):
+        for code in _codes_in(self.edited(edit)):
             for function in functions.get((code.co_firstlineno, code.co_name), ()):
                 with suppress(ValueError):  # it uses other variables of the function around it
                     function.__code__ = code
@@ -231,13 +236,6 @@ def passes_with(codes: Mapping[str, CodeType], tests: Sequence[str], *plugins: o
         codes.get(name) or as_usual(self, name)
     )
     return int(pytest.main([*_OPTIONS, *tests], plugins=plugins))
-
-
-def _import_edited(
-    module: str, path: Path, tree: ast.Module, edit: Edit, tests: Sequence[str], quickest: object
-) -> int:
-    edit.apply()
-    return passes_with({module: compile(tree, str(path), "exec")}, tests, quickest)
 
 
 @dataclass(slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 from mutation.controls import CONTROLS
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import edits_of
-
-ROOT = Path(__file__).parents[2]
+from mutation.trying import ROOT, tree_of
 
 
 @pytest.mark.parametrize("one", CONTROLS, ids=lambda one: one.title)
@@ -23,8 +21,6 @@ def test_a_control_changes_what_stands_there_once_and_its_tests_exist(one):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_and_its_tests_exist_and_its_equal_edits_are_still_made(module):
-    path = ROOT / f"{module.replace('.', '/')}.py"
     assert all((ROOT / test).exists() for test in MODULES[module])
-    made = {edit.id for edit in edits_of(ast.parse(path.read_text()), module)}
-    short = module.removeprefix("leaderq.") + ":"
-    assert {id for id in EQUIVALENT if id.startswith(short)} <= made
+    made = {edit.id for edit in edits_of(tree_of(module)[1], module)}
+    assert {id for id in EQUIVALENT if id.startswith(f"{module}:")} <= made
