@@ -79,7 +79,7 @@ def _try_controls(text: str, jobs: int) -> int:
         return 1
     verdicts = each([partial(_is_noticed, one) for one in controls], jobs, 240.0)
     found = zip(controls, verdicts, strict=True)
-    alive = [one for one, said in found if said is not Verdict.KILLED]
+    alive = [one for one, said in found if said is Verdict.SURVIVED]
     for one in alive:
         print(f"NOT KILLED: {one.title}")
     print(f"{len(controls)} controls, {len(controls) - len(alive)} killed")

@@ -135,9 +135,6 @@ m5 everybody's own shard is the first: consumers are spread over the shards
 m6 nobody steps aside: who meets another consumer steps aside
 -conflicts if conflicts > 1 else 0
 +0
-m26 any match is popped, not the best: the best message that is due
--in sorted(one for found in known for one in found)
-+in (one for found in known for one in found)
 
 == simulation/test_idle_consumers.py
 i1 every idle consumer lists for every item: an idle consumer asks once about what another takes
@@ -148,6 +145,12 @@ i2 every waiting pop claims every message: a pop that was beaten lets the others
 = dyno/consumer.py
 -self._is_second = (self._is_second or is_changed) and not is_found
 +self._is_second = False
+
+== simulation/test_dyno_places.py
+m26 any match is popped, not the best: the best message that is due
+= dyno/consumer.py
+-in sorted(one for found in known for one in found)
++in (one for found in known for one in found)
 
 == unit/config/test_resolution.py
 a broken relation shows the secret: a secret is never shown
