@@ -14,11 +14,10 @@ from leaderq.testing import jars
 LOCK = Path(__file__).with_name("servers.lock")
 SERVERS = [("3.6.4", "3.5.2"), ("3.8.4", "3.9.1"), ("3.9.5", "4.3.1")]
 NEWEST = SERVERS[-1]  # the pinned ones
-TOO_OLD = "3.5.10"
 
 _LOG = "org.slf4j:slf4j-simple:1.7.36"
 _METRICS = ("io.dropwizard.metrics:metrics-core:4.2.40", "org.xerial.snappy:snappy-java:1.1.10.8")
-ROOTS = {f"zookeeper-{TOO_OLD}": (f"org.apache.zookeeper:zookeeper:{TOO_OLD}", _LOG)}
+ROOTS: dict[str, tuple[str, ...]] = {}
 for _zookeeper, _kafka in SERVERS[:-1]:
     ROOTS[f"zookeeper-{_zookeeper}"] = (
         f"org.apache.zookeeper:zookeeper:{_zookeeper}", *_METRICS, _LOG,
