@@ -262,10 +262,9 @@ class Election:
             yield "the term is told to end", self._signal, Input.TOLD, "told"
         if budget.withdrawn and one.role is not Role.IDLE and one.code != Code.HANDED:
             yield "is withdrawn", self._signal, Input.WITHDRAW, "withdrawn"
-        for node in look.line:
-            what = "deleted" if node.id in (one.node, look.record[1]) else "uprooted"
-            if node.who == one.who and getattr(budget, what):
-                yield "an operator deletes a znode of it", self._delete, node.id, what
+        for node in look.line if budget.deleted else ():
+            if node.who == one.who and node.id in (one.node, look.record[1]):
+                yield "an operator deletes its znode", self._delete, node.id
 
     # ---- time -----------------------------------------------------------------------------------
 
@@ -552,8 +551,8 @@ class Election:
             self._cut(draft, one, False)
         one.hears(Input.LOST)
 
-    def _delete(self, draft: Draft, one: Candidate, gone: int, what: str) -> None:
-        draft.spend(what)
+    def _delete(self, draft: Draft, one: Candidate, gone: int) -> None:
+        draft.spend("deleted")
         draft.remove(lambda node: node.id == gone)
 
     # ---- for people -----------------------------------------------------------------------------

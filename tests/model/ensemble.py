@@ -19,20 +19,13 @@ class Program:
     """
 
     decide: Callable[[Role, Input], Decision] = step
-    # The lease is renewed from the time at which the write was sent.
-    from_answer: bool = False
-    # A unit begins only after a look at the clock.
-    looks_before_unit: bool = True
-    # A claim whose answer was lost is found in the record, and confirmed.
-    confirms: bool = True
-    # A claim writes the record of its term.
-    records: bool = True
-    # A znode is mine by its mark and by its session.
-    compares_session: bool = True
-    # The term is told before a session is given up.
-    tells_first: bool = True
-    # A timed look backs each watch.
-    looks_by_time: bool = True
+    from_answer: bool = False  # else a lease is renewed from when the write was sent
+    looks_before_unit: bool = True  # at the clock
+    confirms: bool = True  # a claim whose answer was lost, which it finds in the record
+    records: bool = True  # a claim writes the record of its term
+    compares_session: bool = True  # a znode is mine by its mark and by its session
+    tells_first: bool = True  # the term, before a session is given up
+    looks_by_time: bool = True  # beside each watch
 
 
 def carried_out(rules: Any, draft: Draft, one: Candidate, request: Request) -> Any:  # noqa: C901

@@ -66,7 +66,6 @@ class Budget(NamedTuple):
     crashes: int = 0
     replaced: int = 0  # sessions given up for a new one
     deleted: int = 0  # znodes of leaders deleted by an operator
-    uprooted: int = 0  # others in the line
     told: int = 0  # terms ended as planned
     withdrawn: int = 0
     writes: int = 0  # fenced writes by the user's code

@@ -43,18 +43,8 @@ DEEP = {
     "three terms, a session expires": (election(terms=3, expired=1), 500_000),
     "a request is carried out after its connection broke": (election(cuts=1, overdue=1), 100_000),
     "a session is given up": (election(replaced=1), 150_000),
-    "an operator deletes the znode of one that waits, beside fenced writes": (
-        election(uprooted=1, writes=1),
-        100_000,
-    ),
     "a candidate is withdrawn": (election(withdrawn=1), 40_000),
-    "the first lets another one lead while a connection breaks": (
-        election(passed=1, cuts=1),
-        50_000,
-    ),
-    "told to end while a connection breaks": (election(told=1, cuts=1), 80_000),
     "a connection breaks and a session expires": (election(cuts=1, expired=1), 500_000),
-    "no timed looks": (election(looks_by_time=False, cuts=1), 30_000),
     "finer time, half a tick, a clock that loses": (election(FINER, expired=1), 500_000),
     "three candidates": (election(candidates=3), 100_000),
 }

@@ -337,19 +337,10 @@ def _is_for_effect(node: ast.stmt, at: _Place) -> bool:
 
 def _head(node: ast.AST) -> str:
     """The text of ``node``, without the statements in it."""
-    if isinstance(node, (ast.stmt, ast.ExceptHandler)) and hasattr(node, "body"):
-        emptied = {name: getattr(node, name) for name in _BLOCKS if hasattr(node, name)}
-        for name in emptied:
-            setattr(node, name, [])
-        try:
-            return ast.unparse(node).strip().splitlines()[0]
-        finally:
-            for name, value in emptied.items():
-                setattr(node, name, value)
-    return ast.unparse(node)
-
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
+    text = ast.unparse(node).strip()
+    if not isinstance(node, (ast.stmt, ast.ExceptHandler)) or not hasattr(node, "body"):
+        return text
+    return next(line for line in text.splitlines() if not line.startswith("@"))
 
 
 def _end_of(node: ast.AST) -> int:
