@@ -19,20 +19,10 @@ _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.Is: ast.IsNot}
 _NEGATED |= {ast.In: ast.NotIn}
 _OPPOSITE = _NEGATED | {other: each for each, other in _NEGATED.items()}
-_ARITHMETIC = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitOr,
-}
+_ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+_ARITHMETIC |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
+_ARITHMETIC |= {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr}
+_ARITHMETIC |= {ast.LShift: ast.RShift, ast.RShift: ast.LShift}
 _TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _LEFT_OUT = re.compile(
     r"import |from |assert |global |nonlocal |if TYPE_CHECKING:|_?log(ger)?\.\w+\("
