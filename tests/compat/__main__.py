@@ -8,12 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from compat.versions import NEWEST, SERVERS, TOO_OLD, use
-from leaderq import connect
-from leaderq.errors import ZooKeeperError
-from leaderq.testing import ZooKeeperServer, jars
+from compat.versions import NEWEST, SERVERS
+from leaderq.testing import jars
 
 ROOT = Path(__file__).parents[2]
 TESTS = [f"@{ROOT / 'tests' / path}" for path in ("quick.txt", "compat/tests.txt")]
@@ -23,17 +22,6 @@ PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 EXTRAS = "confluent,metrics,sasl,servers"
 TOOLS = ["hypothesis", "import-linter>=2", "psycopg[binary]", "pytest>=8.2", "pytest-timeout"]
 TOOLS += ["pytest-xdist", "setuptools>=68"]  # the last is not in newer Pythons
-
-
-def refuses_what_is_too_old() -> str:
-    """Nothing if a ZooKeeper that is too old is refused as it should be, else what was wrong."""
-    use(zookeeper=TOO_OLD)
-    with ZooKeeperServer() as server:
-        try:
-            connect(server.address).close()
-        except ZooKeeperError as exc:
-            return "" if "must be 3.6 or newer" in str(exc) else f"it was refused with {exc!r}"
-    return "it was accepted"
 
 
 def tests_with(python: Path, zookeeper: str, kafka: str, *also: str) -> str:
@@ -87,15 +75,11 @@ def main() -> int:
     parser.add_argument("text", nargs="?", default="", metavar="TEXT")
     asked = parser.parse_args()
     here = Path(sys.executable)
-    tasks: dict[str, Callable[[], str | None]] = {
-        f"ZooKeeper {TOO_OLD} is refused": refuses_what_is_too_old
-    }
+    tasks: dict[str, Callable[[], str | None]] = {}
     for pair in SERVERS:
-        tasks["ZooKeeper {} with Kafka {}".format(*pair)] = lambda pair=pair: tests_with(
-            here, *pair
-        )
+        tasks["ZooKeeper {} with Kafka {}".format(*pair)] = partial(tests_with, here, *pair)
     for version in PYTHONS:
-        tasks[f"python{version}"] = lambda version=version: on_python(version)
+        tasks[f"python{version}"] = partial(on_python, version)
     failed = 0
     for name, task in tasks.items():
         if asked.text in name:

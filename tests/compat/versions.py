@@ -14,11 +14,10 @@ from leaderq.testing import jars
 LOCK = Path(__file__).with_name("servers.lock")
 SERVERS = [("3.6.4", "3.5.2"), ("3.8.4", "3.9.1"), ("3.9.5", "4.3.1")]
 NEWEST = SERVERS[-1]  # the pinned ones
-TOO_OLD = "3.5.10"
 
 _LOG = "org.slf4j:slf4j-simple:1.7.36"
 _METRICS = ("io.dropwizard.metrics:metrics-core:4.2.40", "org.xerial.snappy:snappy-java:1.1.10.8")
-ROOTS = {f"zookeeper-{TOO_OLD}": (f"org.apache.zookeeper:zookeeper:{TOO_OLD}", _LOG)}
+ROOTS: dict[str, tuple[str, ...]] = {}
 for _zookeeper, _kafka in SERVERS[:-1]:
     ROOTS[f"zookeeper-{_zookeeper}"] = (
         f"org.apache.zookeeper:zookeeper:{_zookeeper}", *_METRICS, _LOG,
@@ -28,15 +27,11 @@ for _zookeeper, _kafka in SERVERS[:-1]:
 _pinned = jars.locked_jars
 
 
-def use(**versions: str) -> None:
-    """Let servers of this process be of these versions: ``use(zookeeper="3.6.4")``."""
+def pytest_configure() -> None:
+    """Let servers of this process be of the versions that the environment names."""
 
     def locked(name: str) -> tuple[jars.LockedJar, ...]:
-        return jars.read_lock(LOCK.read_text(), f"{name}-{versions.get(name)}") or _pinned(name)
+        version = os.environ.get(f"COMPAT_{name.upper()}")
+        return jars.read_lock(LOCK.read_text(), f"{name}-{version}") or _pinned(name)
 
     jars.locked_jars = locked
-
-
-def pytest_configure() -> None:
-    """As the environment says."""
-    use(zookeeper=os.environ["COMPAT_ZOOKEEPER"], kafka=os.environ["COMPAT_KAFKA"])

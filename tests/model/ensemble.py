@@ -8,7 +8,7 @@ from typing import Any
 
 from leaderq.election.decision import Decision, Input, Role, step
 from model.search import Violated
-from model.state import Draft, Kind, Mark, Node, Request
+from model.state import Candidate, Draft, Kind, Mark, Node, Request
 
 
 @dataclass(frozen=True)
@@ -19,112 +19,84 @@ class Program:
     """
 
     decide: Callable[[Role, Input], Decision] = step
-    # The lease is renewed from the time at which the write was sent.
-    from_answer: bool = False
-    # A unit begins only after a look at the clock.
-    looks_before_unit: bool = True
-    # A claim whose answer was lost is found in the record, and confirmed.
-    confirms: bool = True
-    # A claim writes the record of its term.
-    records: bool = True
-    # A znode is mine by its mark and by its session.
-    compares_session: bool = True
-    # The term is told before a session is given up.
-    tells_first: bool = True
-    # A timed look backs each watch.
-    looks_by_time: bool = True
+    from_answer: bool = False  # else a lease is renewed from when the write was sent
+    looks_before_unit: bool = True  # at the clock
+    confirms: bool = True  # a claim whose answer was lost, which it finds in the record
+    records: bool = True  # a claim writes the record of its term
+    compares_session: bool = True  # a znode is mine by its mark and by its session
+    tells_first: bool = True  # the term, before a session is given up
+    looks_by_time: bool = True  # beside each watch
 
 
-def carried_out(rules: Any, draft: Draft, who: int, request: Request) -> Any:
-    """Carry out ``request`` of the candidate ``who``, in the world and for the program of the model
-    ``rules``; returns the reply.
+def carried_out(rules: Any, draft: Draft, one: Candidate, request: Request) -> Any:  # noqa: C901
+    """Carry out ``request`` of ``one``, in the world and for the program of the model ``rules``;
+    returns the reply.
     """
-    return _REQUESTS[request.kind](rules, draft, who, request)
+    stands = request.node in draft.standing()
+    passes = rules.world.passes(request.node, draft.standing())
+    match request.kind:
+        case Kind.ENLIST:
+            return _enlisted(draft, one, request)
+        case Kind.LOOK:
+            return _seen(draft, one, request)
+        case Kind.WATCH:
+            one.watching = request.node if stands else one.watching
+            return Input.BEHIND if stands else Input.CHANGED
+        case Kind.CLAIM:
+            return _claimed(rules, draft, request) if passes else Input.BEATEN
+        case Kind.LEAVE:
+            draft.remove(lambda node: node.who == one.who and node.mark != Mark.FORGOTTEN)
+            return Input.RELEASED
+        case Kind.RELEASE:
+            if stands:
+                _must_be_newest(draft, request, "the end of an old term is recorded")
+                draft.record = (draft.record[0], draft.record[1], True)
+                draft.remove(lambda node: node.id == request.node)
+            return Input.RELEASED
+        case Kind.RENEW:
+            return Input.HEARD if passes else Input.GONE
+        case Kind.WRITE:
+            if passes:
+                _must_be_newest(draft, request, "a fenced write of an old term passes")
+            return Input.HEARD if passes else Input.FENCED
 
 
-def _enlist(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    one = draft.candidates[who]
-    stands = any(each.who == who and each.mark == Mark.PRESENT for each in draft.line)
+def _enlisted(draft: Draft, one: Candidate, request: Request) -> Input:
+    stands = any(each.who == one.who and each.mark == Mark.PRESENT for each in draft.line)
     if not request.awaited or request is one.overdue:
         stands = False  # the list was read before: only the creation is carried out now
     else:
-        draft.remove(lambda node: node.who == who and node.mark == Mark.LEFT)
+        draft.remove(lambda node: node.who == one.who and node.mark == Mark.LEFT)
     if not stands:
-        made = Node(draft.unused_node(), one.session, who, request.mark)
+        made = Node(draft.unused_node(), one.session, one.who, request.mark)
         draft.line = (*draft.line, made)
-    return Input.ENLISTED.value
+    return Input.ENLISTED
 
 
-def _look(rules: Any, draft: Draft, who: int, request: Request) -> tuple[Any, ...]:
-    own = [each for each in draft.line if each.who == who and each.mark == Mark.PRESENT]
+def _seen(draft: Draft, one: Candidate, request: Request) -> tuple[Any, ...]:
+    """Own znode, who is ahead, the record, and the session of the znode."""
+    own = [each for each in draft.line if each.who == one.who and each.mark == Mark.PRESENT]
     if not own or request.mark == Mark.LEFT:
         return (0, 0, draft.record, 0)
     surplus = {each.id for each in own[1:]}
-    if surplus:
-        draft.remove(lambda node: node.id in surplus)
+    draft.remove(lambda node: node.id in surplus)
     at = draft.line.index(own[0])
     ahead = draft.line[at - 1].id if at else 0
     return (own[0].id, ahead, draft.record, own[0].session)
 
 
-def _watch(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    if request.node not in draft.standing():
-        return Input.CHANGED.value
-    draft.candidates[who].watching = request.node
-    return Input.BEHIND.value
-
-
-def _claim(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    if not rules.world.passes(request.node, draft.standing()):
-        return Input.BEATEN.value
+def _claimed(rules: Any, draft: Draft, request: Request) -> Input:
     if request.seen[1] == request.node and rules.program.confirms:
-        return Input.WON.value
+        return Input.WON
     if not rules.world.is_version(request.seen, draft.record):
-        return Input.BEATEN.value
+        return Input.BEATEN
     if draft.record[1] == request.node:
         raise Violated("a claim that had been carried out is made a second time")
     if rules.program.records:
         draft.record = (draft.record[0] + 1, request.node, False)
-    return Input.WON.value
+    return Input.WON
 
 
-def _leave(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    draft.remove(lambda node: node.who == who and node.mark != Mark.FORGOTTEN)
-    return Input.RELEASED.value
-
-
-def _release(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    if request.node in draft.standing():
-        _must_be_newest(draft, request.seen[0], "the end of an old term is recorded")
-        draft.record = (draft.record[0], draft.record[1], True)
-        draft.remove(lambda node: node.id == request.node)
-    return Input.RELEASED.value
-
-
-def _renew(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    stands = rules.world.passes(request.node, draft.standing())
-    return (Input.HEARD if stands else Input.GONE).value
-
-
-def _write(rules: Any, draft: Draft, who: int, request: Request) -> int:
-    if not rules.world.passes(request.node, draft.standing()):
-        return Input.FENCED.value
-    _must_be_newest(draft, request.seen[0], "a fenced write of an old term passes")
-    return Input.HEARD.value
-
-
-def _must_be_newest(draft: Draft, number: int, what: str) -> None:
-    if draft.begun > number or draft.record[0] > number:
+def _must_be_newest(draft: Draft, request: Request, what: str) -> None:
+    if max(draft.begun, draft.record[0]) > request.seen[0]:
         raise Violated(what)
-
-
-_REQUESTS: dict[int, Callable[[Any, Draft, int, Request], Any]] = {
-    Kind.ENLIST: _enlist,
-    Kind.LOOK: _look,
-    Kind.WATCH: _watch,
-    Kind.CLAIM: _claim,
-    Kind.LEAVE: _leave,
-    Kind.RELEASE: _release,
-    Kind.RENEW: _renew,
-    Kind.WRITE: _write,
-}

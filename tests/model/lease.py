@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import NamedTuple
 
 from leaderq.zookeeper.proof import NEVER, Echoes, Shares
@@ -61,7 +60,7 @@ class Way(NamedTuple):
     down: tuple[Message, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class LeaseModel:
     """The model. ``tick``: what the client takes for the tick, in units. ``guardian``: units do not
     ask, the guardian ends them. ``trusted``: for how long, if not as the program does."""
@@ -69,7 +68,7 @@ class LeaseModel:
     world: World = field(default_factory=lambda: World(12, half_tick=3, drifts=True))
     tick: int | None = None
     guardian: bool = False
-    trusted: int | None = None
+    trusted: float | None = None
     # What each step of the proof is there for; a control leaves one out.
     waits_half_a_tick: bool = True
     waits_for_j: bool = True
@@ -84,29 +83,23 @@ class LeaseModel:
     def is_led(self, _state: Way) -> bool:
         return True
 
-    @cached_property
-    def shares(self) -> Shares:
-        return Shares(self.world.timeout, self.tick or 2 * self.world.half_tick)
-
-    @cached_property
-    def _trusted(self) -> float:
+    def __post_init__(self) -> None:
+        self.shares = Shares(self.world.timeout, self.tick or 2 * self.world.half_tick)
         if self.any_write:
-            return self.world.timeout * 2 / 3
-        return self.shares.trusted_s if self.trusted is None else self.trusted
-
-    @cached_property
-    def _gone(self) -> float:
-        return self._trusted + self.shares.gone_s - self.shares.trusted_s
+            self.trusted = self.world.timeout * 2 / 3
+        elif self.trusted is None:
+            self.trusted = self.shares.trusted_s
+        self.gone = self.trusted + self.shares.gone_s - self.shares.trusted_s
 
     # ---- moves ----------------------------------------------------------------------------------
 
     def moves(self, state: Way) -> Iterator[tuple[str, Way]]:
-        if state.sent >= self._gone:
+        if state.sent >= self.gone:
             return  # it proves nothing any more
         if self.world.may_expire(state.silent):
             label = "the session ends, and another candidate leads"
             if state.stage is Stage.PROVEN:
-                is_trusted = state.sent < self._trusted
+                is_trusted = state.sent < self.trusted
                 if is_trusted or self.guardian:
                     why = "the lease is not over yet" if is_trusted else "a unit is not dead yet"
                     raise Violated(f"the session has ended: {why}", label)
@@ -117,9 +110,10 @@ class LeaseModel:
         if state.down:
             yield self._at_the_server(state)
         yield "time passes", self._later(state, 1, 1)
-        if self.world.may_lose_time(self._steady(state)):
+        steady = self.world.timeout if state.steady else 0  # a proof lasts no longer than T
+        if self.world.may_lose_time(steady):
             yield "time passes, the client's clock stands", self._later(state, 0, 1)
-        if self.world.may_gain_time(self._steady(state)):
+        if self.world.may_gain_time(steady):
             yield "the client's clock gains a unit", self._later(state, 1, 0)
 
     def _at_the_client(self, state: Way) -> Iterator[tuple[str, Way]]:
@@ -194,12 +188,8 @@ class LeaseModel:
             answered=state.answered + client if state.stage is Stage.HEARD else 0,
         )
 
-    def _steady(self, state: Way) -> int:
-        """For how long the client's clock kept time; a proof lasts no longer than T."""
-        return self.world.timeout if state.steady else 0
-
     def shown(self, state: Way) -> str:
-        trust = f", {self._trusted - state.sent:g} left" if state.stage is Stage.PROVEN else ""
+        trust = f", {self.trusted - state.sent:g} left" if state.stage is Stage.PROVEN else ""
         return (
             f"{state.stage.value}{trust}; the leader of the ensemble last knew of the session"
             f" {state.silent} ago; to it: {_queue(state.up)}; from it: {_queue(state.down)}"

@@ -27,7 +27,7 @@ class Found:
     seconds: float
     rule: str = ""
     trace: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
+    last: str = ""
 
     def told(self, name: str) -> str:
         """One line for the log of a run."""
@@ -37,38 +37,43 @@ class Found:
     def story(self) -> str:
         """The trace, one move a line, and the state before the last move."""
         lines = [f"{number:3}. {move}" for number, move in enumerate(self.trace, 1)]
-        return "\n".join([*lines, f"     VIOLATED: {self.rule}", *self.last])
+        return "\n".join([*lines, f"     VIOLATED: {self.rule}", self.last])
 
 
-def search(model: Any, *, wedges: bool = False, most: int = 5_000_000) -> Found:
+def search(model: Any, most: int = 5_000_000) -> Found:
     """Visit every state of ``model``, or all up to the first violation.
 
     A model has a ``beginning()``; ``moves(state)`` yields each move's name and the state after it,
     in one order, and raises :class:`Violated` for a move that breaks a property; ``is_led(state)``:
-    somebody leads, or the last term was won; ``shown(state)``: in one line, for a trace. With
-    ``wedges`` it also looks for a state from which nobody can ever lead again. Raises
-    ``RuntimeError`` after ``most`` states: the model is not finite, or too large to be of use.
+    somebody leads, or the last term was won; ``shown(state)``: in one line, for a trace. A state
+    from which nobody can ever lead again is a violation, too. Raises ``RuntimeError`` after
+    ``most`` states: the model is not finite, or too large to be of use.
     """
     collecting = gc.isenabled()
     gc.disable()  # nothing here is a cycle, and there are millions of tuples
     try:
-        return _search(model, wedges, most)
+        return _search(model, most)
     finally:
         if collecting:
             gc.enable()
 
 
-def _search(model: Any, wedges: bool, most: int) -> Found:
+def _search(model: Any, most: int) -> Found:
     began_s = process_time()
     first = model.beginning()
     numbers: dict[Any, int] = {first: 0}
     states = [first]
-    came_from = array("l", [-1])
-    depths = array("l", [0])
+    came_from, depths = array("l", [-1]), array("l", [0])
     edges, ends = array("l"), array("l")
-    at = 0
-    while at < len(states):
-        here = states[at]
+
+    def found(rule: str, at: int, *move: str) -> Found:
+        took_s = process_time() - began_s
+        if not rule:
+            return Found(len(states), depths[-1], took_s)
+        trace = (*_trace(model, states, came_from, at), *move)
+        return Found(len(states), depths[-1], took_s, rule, trace, model.shown(states[at]))
+
+    for at, here in enumerate(states):  # which grows
         try:
             for _, there in model.moves(here):
                 number = numbers.get(there)
@@ -77,31 +82,14 @@ def _search(model: Any, wedges: bool, most: int) -> Found:
                     states.append(there)
                     came_from.append(at)
                     depths.append(depths[at] + 1)
-                if wedges:
-                    edges.append(number)
+                edges.append(number)
         except Violated as broken:
-            trace = _trace(model, states, came_from, at)
-            return Found(
-                states=len(states),
-                depth=depths[-1],
-                seconds=process_time() - began_s,
-                rule=broken.rule,
-                trace=(*trace, broken.move),
-                last=(model.shown(here),),
-            )
+            return found(broken.rule, at, broken.move)
         ends.append(len(edges))
-        at += 1
         if at > most:
             raise RuntimeError(f"more than {most} states")
-    stuck = _first_stuck(model, states, edges, ends) if wedges else None
-    return Found(
-        states=len(states),
-        depth=depths[-1],
-        seconds=process_time() - began_s,
-        rule="" if stuck is None else "nobody can ever lead again",
-        trace=() if stuck is None else _trace(model, states, came_from, stuck),
-        last=() if stuck is None else (model.shown(states[stuck]),),
-    )
+    stuck = _first_stuck(model, states, edges, ends)
+    return found("" if stuck is None else "nobody can ever lead again", stuck or 0)
 
 
 def _trace(model: Any, states: list[Any], came_from: array[int], at: int) -> tuple[str, ...]:

@@ -6,24 +6,15 @@ A state is a tuple of tuples; :class:`Draft` and :class:`Candidate` are made of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from leaderq.election.decision import Input, Role
 
-
-class Kind(IntEnum):
-    """A request to ZooKeeper."""
-
-    ENLIST = 1
-    LOOK = 2
-    WATCH = 3
-    CLAIM = 4
-    LEAVE = 5
-    RELEASE = 6
-    RENEW = 7
-    WRITE = 8
+Kind = IntEnum("Kind", "ENLIST LOOK WATCH CLAIM LEAVE RELEASE RENEW WRITE")
+"""A request to ZooKeeper."""
 
 
 class Code(IntEnum):
@@ -56,7 +47,7 @@ class Node(NamedTuple):
 class Request(NamedTuple):
     """On its way to a server (``reply`` is ``None``), or answered and on its way back."""
 
-    kind: int
+    kind: Kind
     node: int = 0
     seen: tuple[int, ...] = ()  # LOOK: nothing; CLAIM: the record as surveyed; others: the term
     age: int = 0  # since it was sent, on the clock of its sender
@@ -75,57 +66,55 @@ class Budget(NamedTuple):
     crashes: int = 0
     replaced: int = 0  # sessions given up for a new one
     deleted: int = 0  # znodes of leaders deleted by an operator
-    uprooted: int = 0  # others in the line
     told: int = 0  # terms ended as planned
     withdrawn: int = 0
     writes: int = 0  # fenced writes by the user's code
     passed: int = 0  # times that the first in line is to let another one lead
 
 
-FIELDS = (
-    *("role", "session", "linked", "inbox", "wire", "overdue", "busy", "place", "owner", "seen"),
-    *("watching", "retry", "term", "node", "heard", "sent", "steady", "over", "ending", "paused"),
-    "code",
-)
-_values: Callable[[object], tuple[Any, ...]] = attrgetter(*FIELDS)
+CONCLUDED = "its code has returned"
+"""In an inbox."""
 
 
+@dataclass(slots=True)
 class Candidate:
-    """One candidate of a state, made to be changed; :meth:`frozen` is its part of the state."""
+    """One candidate of a state, made to be changed."""
 
-    __slots__ = FIELDS
+    role: Role = Role.IDLE
+    session: int = 0  # 0: none
+    linked: bool = False
+    inbox: tuple[Input | str, ...] = ()
+    wire: tuple[Request, ...] = ()
+    overdue: Request | None = None  # of a broken connection; may still be carried out
+    busy: Kind | None = None  # the request that the thread waits for
+    place: int = 0  # own znode, as surveyed
+    owner: int = 0  # the session in which that was
+    seen: tuple[int, ...] = ()  # the record, as surveyed
+    watching: int = 0
+    retry: int = 0
+    term: int = 0  # 0: no tenure
+    node: int = 0
+    heard: int = 0  # since the last acknowledged write was sent
+    sent: int = 0  # since the newest write was sent
+    steady: int = 0  # for how long the clock has lost nothing
+    over: bool = False
+    ending: bool = False
+    paused: bool = False
+    code: Code = Code.NONE
+    who: int = 0
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
-        (
-            self.role,
-            self.session,  # 0: none
-            self.linked,
-            self.inbox,
-            self.wire,
-            self.overdue,  # a request of a broken connection that may still be carried out
-            self.busy,  # the kind of request that the thread waits for
-            self.place,  # own znode, as surveyed
-            self.owner,  # the session in which that was
-            self.seen,  # the record, as surveyed
-            self.watching,
-            self.retry,
-            self.term,  # 0: no tenure
-            self.node,
-            self.heard,  # since the last acknowledged write was sent
-            self.sent,  # since the newest write was sent
-            self.steady,  # for how long the clock has lost nothing
-            self.over,
-            self.ending,
-            self.paused,
-            self.code,
-        ) = values
+    @property
+    def name(self) -> str:
+        return "abc"[self.who]
 
-    def frozen(self) -> tuple[Any, ...]:
-        return _values(self)
+    @property
+    def waiting(self) -> Request | None:
+        """The first request that no server has carried out yet."""
+        return next((each for each in self.wire if each.reply is None), None)
 
-    def hears(self, signal: int) -> None:
+    def hears(self, signal: Input | str) -> None:
         """Put ``signal`` into the inbox; the same one twice in a row is one."""
-        if not self.inbox or self.inbox[-1] != signal:
+        if self.inbox[-1:] != (signal,):
             self.inbox = (*self.inbox, signal)
 
     def close(self) -> None:
@@ -134,13 +123,8 @@ class Candidate:
             self.over = self.ending = True
 
 
-CONCLUDE = 100
-"""In an inbox: the code has returned."""
-BEGINNING = (
-    Role.IDLE.value,
-    *(0, False, (), (), None, 0, 0, 0, (), 0, 0),
-    *(0, 0, 0, 0, 0, False, False, False, Code.NONE.value),
-)
+frozen_candidate = attrgetter(*[each.name for each in fields(Candidate)][:-1])
+"""Its part of a state."""
 
 
 class Draft:
@@ -150,17 +134,11 @@ class Draft:
 
     def __init__(self, state: tuple[Any, ...]) -> None:
         self.line, self.record, self.living, self.begun, self.budget, candidates = state
-        self.candidates = [Candidate(each) for each in candidates]
+        self.candidates = [Candidate(*each, who) for who, each in enumerate(candidates)]
 
     def frozen(self) -> tuple[Any, ...]:
-        return (
-            self.line,
-            self.record,
-            self.living,
-            self.begun,
-            self.budget,
-            tuple([each.frozen() for each in self.candidates]),
-        )
+        candidates = tuple([frozen_candidate(each) for each in self.candidates])
+        return self.line, self.record, self.living, self.begun, self.budget, candidates
 
     def spend(self, what: str) -> None:
         self.budget = self.budget._replace(**{what: getattr(self.budget, what) - 1})
@@ -180,17 +158,16 @@ class Draft:
         used = {each.id for each in self.line} | {self.record[1]}
         for one in self.candidates:
             used |= {one.place, one.node, one.watching, *one.seen[1:2]}
-            for request in (*one.wire, one.overdue):
-                if request is not None:
-                    used |= {request.node, *request.seen[1:2]}
-                    if isinstance(request.reply, tuple):
-                        used |= {request.reply[0], request.reply[1], request.reply[2][1]}
+            for request in filter(None, (*one.wire, one.overdue)):
+                used |= {request.node, *request.seen[1:2]}
+                if isinstance(request.reply, tuple):
+                    used |= {request.reply[0], request.reply[1], request.reply[2][1]}
         return next(id for id in range(1, 100) if id not in used)
 
-    def unused_session(self, who: int) -> int:
+    def unused_session(self, one: Candidate) -> int:
         """As :meth:`unused_node`. Each candidate has its own: fewer states that mean the same."""
-        used = {each for each, _ in self.living} | {self.candidates[who].owner}
-        return next(id for id in range(10 * who + 1, 10 * who + 10) if id not in used)
+        used = {each for each, _ in self.living} | {one.owner}
+        return next(id for id in range(10 * one.who + 1, 10 * one.who + 10) if id not in used)
 
     def remove(self, gone: Callable[[Node], bool]) -> None:
         """Delete znodes, and let those that watch one of them hear of it."""
@@ -202,19 +179,20 @@ class Draft:
         for one in self.candidates:
             if one.watching and one.watching not in standing:
                 one.watching = 0
-                one.hears(Input.CHANGED.value)
+                one.hears(Input.CHANGED)
 
-    def take_new_mark(self, who: int) -> None:
-        """What this candidate has made so far is of an earlier candidacy."""
+    def mark(self, one: Candidate, new: Mark) -> None:
+        """Znodes of this candidate, those of its present candidacy or all, have another mark."""
         self.line = tuple(
             [
-                each._replace(mark=Mark.LEFT)
-                if each.who == who and each.mark == Mark.PRESENT
-                else each
+                each._replace(mark=new) if each.who == one.who and each.mark < new else each
                 for each in self.line
             ]
         )
-        one = self.candidates[who]
+
+    def take_new_mark(self, one: Candidate) -> None:
+        """What this candidate has made so far is of an earlier candidacy."""
+        self.mark(one, Mark.LEFT)
         one.wire = tuple([each._replace(mark=Mark.LEFT) for each in one.wire])
         if one.overdue is not None:
             one.overdue = one.overdue._replace(mark=Mark.LEFT)

@@ -6,21 +6,24 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import kafka  # noqa: F401  (imported once, for all processes that are forked)
 import kazoo.client  # noqa: F401
+import pytest
 
-from mutation.controlling import run_controls
-from mutation.controls import CONTROLS
+from mutation.controls import CONTROLS, Control
 from mutation.equivalents import EQUIVALENT
 from mutation.modules import MODULES
 from mutation.operators import Edit
-from mutation.trying import ROOT, Tried, Verdict, tried, use_profile
+from mutation.trying import ROOT, Tried, Verdict, each, passes_with, tried, use_profile
 
 SHARE = 0.05
 """Of the edits, so many may survive."""
+_LIMITED = ["-otimeout=120"]
+"""Threads that wait for ever may use time of the processor now and then."""
 BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 HEAD = "\n| module | edits | killed | of these hung | survived | equal | s |\n" + "|---" * 7 + "|\n"
 
@@ -47,11 +50,10 @@ def main() -> int:
         return _try_controls(controls[0].removeprefix(":"), options.jobs)
     rows, is_unfit = [], False
     for module in MODULES:
-        short = module.removeprefix("leaderq.")
-        if any(text.partition(":")[0] in short for text in texts):
-            ids = {text for text in texts if text.startswith(f"{short}:")}
+        if any(text.partition(":")[0] in module for text in texts):
+            ids = {text for text in texts if text.startswith(f"{module}:")}
             edits, found = tried(module, MODULES[module], options.jobs, ids or None)
-            rows.append(_row(short, edits, found))
+            rows.append(_row(module, edits, found))
             is_unfit = is_unfit or bool(found.unfit)
     number, alive = sum(row.edits for row in rows), sum(row.survived for row in rows)
     print(f"{len(rows)} modules, {number} edits, {alive} survive, {sum(r.took_s for r in rows)} s")
@@ -71,13 +73,24 @@ def _options() -> argparse.Namespace:
 
 
 def _try_controls(text: str, jobs: int) -> int:
-    """Try those in whose name or file the text is. Return 1 if one survives."""
-    controls = [one for one in CONTROLS if text in one.name + one.file]
-    trouble = run_controls(controls, jobs)
-    for one, said in trouble:
-        print(f"NOT KILLED: {one.name}: {said}")
-    print(f"{len(controls)} controls, {len(controls) - len(trouble)} killed")
-    return 1 if trouble else 0
+    """Try those in whose title or file the text is. Return 1 if one survives."""
+    controls = [one for one in CONTROLS if text in one.title + one.edits[0].file]
+    tests = sorted({test for one in controls for test in one.tests})
+    if each([partial(passes_with, {}, [*_LIMITED, *tests])], 1, 1200.0) != [Verdict.SURVIVED]:
+        print(f"FAILS WITHOUT ANY EDIT: one of {', '.join(tests)}")
+        return 1
+    verdicts = each([partial(_is_noticed, one) for one in controls], jobs, 240.0)
+    found = zip(controls, verdicts, strict=True)
+    alive = [one for one, said in found if said is Verdict.SURVIVED]
+    for one in alive:
+        print(f"NOT KILLED: {one.title}")
+    print(f"{len(controls)} controls, {len(controls) - len(alive)} killed")
+    return 1 if alive else 0
+
+
+def _is_noticed(one: Control) -> bool:
+    codes = {edit.module: compile(edit.texts()[1], edit.file, "exec") for edit in one.edits}
+    return passes_with(codes, [*_LIMITED, *one.tests]) == pytest.ExitCode.TESTS_FAILED
 
 
 def _row(module: str, edits: Sequence[Edit], found: Tried) -> Row:
@@ -114,8 +127,7 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
     table, after = rest.split(END)
     cells = [line.strip("| ").split(" | ") for line in table.splitlines() if "| " in line]
     known = {line[0]: line[1:] for line in cells} | {row.module: [*row[1:]] for row in rows}
-    names = [name.removeprefix("leaderq.") for name in MODULES]
-    lines = {name: known[name] for name in names if name in known}
+    lines = {name: known[name] for name in MODULES if name in known}
     sums = [sum(map(int, column)) for column in zip(*lines.values(), strict=True)]
     lines[f"*all {len(lines)}*"] = sums
     shown = (f"| {name} | {' | '.join(map(str, figures))} |\n" for name, figures in lines.items())

@@ -16,32 +16,13 @@ from types import NoneType
 from typing import Any
 
 _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-_OPPOSITE = {
-    ast.Lt: ast.GtE,
-    ast.GtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.LtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_ARITHMETIC = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitOr,
-}
+_NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.Is: ast.IsNot}
+_NEGATED |= {ast.In: ast.NotIn}
+_OPPOSITE = _NEGATED | {other: each for each, other in _NEGATED.items()}
+_ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+_ARITHMETIC |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
+_ARITHMETIC |= {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr}
+_ARITHMETIC |= {ast.LShift: ast.RShift, ast.RShift: ast.LShift}
 _TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _LEFT_OUT = re.compile(
     r"import |from |assert |global |nonlocal |if TYPE_CHECKING:|_?log(ger)?\.\w+\("
@@ -125,7 +106,7 @@ def edits_of(tree: ast.Module, module: str) -> list[Edit]:
         key = (edit.function, edit.before, edit.after)
         seen[key] += 1
         digest = hashlib.sha1("\0".join([*key, str(seen[key])]).encode()).hexdigest()[:8]
-        named.append(replace(edit, id=f"{module.removeprefix('leaderq.')}:{digest}"))
+        named.append(replace(edit, id=f"{module}:{digest}"))
     return named
 
 
@@ -346,19 +327,10 @@ def _is_for_effect(node: ast.stmt, at: _Place) -> bool:
 
 def _head(node: ast.AST) -> str:
     """The text of ``node``, without the statements in it."""
-    if isinstance(node, (ast.stmt, ast.ExceptHandler)) and hasattr(node, "body"):
-        emptied = {name: getattr(node, name) for name in _BLOCKS if hasattr(node, name)}
-        for name in emptied:
-            setattr(node, name, [])
-        try:
-            return ast.unparse(node).strip().splitlines()[0]
-        finally:
-            for name, value in emptied.items():
-                setattr(node, name, value)
-    return ast.unparse(node)
-
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
+    text = ast.unparse(node).strip()
+    if not isinstance(node, (ast.stmt, ast.ExceptHandler)) or not hasattr(node, "body"):
+        return text
+    return next(line for line in text.splitlines() if not line.startswith("@"))
 
 
 def _end_of(node: ast.AST) -> int:

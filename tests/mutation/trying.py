@@ -71,7 +71,7 @@ class Tried:
 
 def tree_of(module: str) -> tuple[Path, ast.Module]:
     """The file of ``module``, and its tree."""
-    path = ROOT / f"{module.replace('.', '/')}.py"
+    path = ROOT / f"leaderq/{module.replace('.', '/')}.py"
     return path, ast.parse(path.read_text())
 
 
@@ -82,13 +82,20 @@ def tried(
     began_s = _used_s()
     path, tree = tree_of(module)
     edits = [edit for edit in edits_of(tree, module) if only is None or edit.id in only]
-    collector = _Collector(module, path, tree, [edit for edit in edits if edit.is_inside], jobs)
+
+    def edited(edit: Edit) -> CodeType:
+        edit.apply()
+        return compile(tree, str(path), "exec")
+
+    name, inside = f"leaderq.{module}", [edit for edit in edits if edit.is_inside]
+    collector = _Collector(name, str(path), edited, inside, jobs)
     found: Tried | None = _in_child(partial(collector.run, tests))
     if found is None or not found.each_s:
         raise RuntimeError(f"the tests of {module} cannot be run")
     left = [e for e in edits if found.verdicts.get(e.id, Verdict.SURVIVED) is Verdict.SURVIVED]
-    runs = [partial(_import_edited, module, path, tree, edit, tests, found.each_s) for edit in left]
-    for edit, verdict in zip(left, _each(runs, jobs, found.limit_s), strict=True):
+    quickest = _QuickestFirst(found.each_s)
+    runs = [lambda e=e: passes_with({name: edited(e)}, tests, quickest) for e in left]
+    for edit, verdict in zip(left, each(runs, jobs, found.limit_s), strict=True):
         found.verdicts[edit.id] = verdict
     found.took_s = _used_s() - began_s
     return edits, found
@@ -127,8 +134,8 @@ class _Collector:
     """Runs the collected tests in its own way. A plugin of pytest."""
 
     module: str
-    path: Path
-    tree: ast.Module
+    path: str
+    edited: Callable[[Edit], CodeType]
     edits: Sequence[Edit]
     jobs: int
     tried: Tried = field(default_factory=Tried)
@@ -143,8 +150,8 @@ class _Collector:
             return True
         importlib.import_module(self.module)
         reached: dict[int, set[int]]
-        self.tried, reached = _in_child(partial(_baseline, session.items, str(self.path)))
-        functions = _functions_of(str(self.path))
+        self.tried, reached = _in_child(partial(_baseline, session.items, self.path))
+        functions = _functions_of(self.path)
         gc.freeze()
         runs = []
         for edit in self.edits:
@@ -153,14 +160,13 @@ class _Collector:
             fit.sort(key=lambda number: self.tried.each_s[session.items[number].nodeid])
             items = [session.items[number] for number in fit]
             runs.append(partial(self._replace, edit, items, functions))
-        verdicts = _each(runs, self.jobs, self.tried.limit_s)
+        verdicts = each(runs, self.jobs, self.tried.limit_s)
         ids = [edit.id for edit in self.edits]
         self.tried.verdicts = dict(zip(ids, verdicts, strict=True))
         return True
 
     def _replace(self, edit: Edit, items: Sequence[pytest.Item], functions: _Functions) -> int:
-        edit.apply()
-        for code in _codes_in(compile(self.tree, str(self.path), "exec")):
+        for code in _codes_in(self.edited(edit)):
             for function in functions.get((code.co_firstlineno, code.co_name), ()):
                 with suppress(ValueError):  # it uses other variables of the function around it
                     function.__code__ = code
@@ -222,22 +228,14 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 # -- before anything is imported -------------------------------------------------------------------
 
 
-def _import_edited(
-    module: str,
-    path: Path,
-    tree: ast.Module,
-    edit: Edit,
-    tests: Sequence[str],
-    each_s: Mapping[str, float],
-) -> int:
-    edit.apply()
-    edited = compile(tree, str(path), "exec")
+def passes_with(codes: Mapping[str, CodeType], tests: Sequence[str], *plugins: object) -> int:
+    """pytest's exit code in this process, where modules are imported so."""
     loader = importlib.machinery.SourceFileLoader
     as_usual = loader.get_code
     loader.get_code = lambda self, name: (  # type: ignore[method-assign]
-        edited if name == module else as_usual(self, name)
+        codes.get(name) or as_usual(self, name)
     )
-    return int(pytest.main([*_OPTIONS, *tests], plugins=[_QuickestFirst(each_s)]))
+    return int(pytest.main([*_OPTIONS, *tests], plugins=plugins))
 
 
 @dataclass(slots=True)
@@ -269,7 +267,7 @@ def _in_child(work: Callable[[], Any]) -> Any:
     return pickle.loads(said) if said else None
 
 
-def _each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[Verdict]:
+def each(runs: Sequence[Callable[[], int]], jobs: int, limit_s: float) -> list[Verdict]:
     """What each of ``runs`` ends with, in a child of its own that has ``limit_s`` of the
     processor's time.
     """

@@ -10,7 +10,6 @@ would do.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from leaderq.errors import LeaderqError
 from leaderq.testing.nemesis.history import Kind
 from leaderq.testing.simulation.chronicle import LifeVerdict
 from leaderq.testing.simulation.scheduler import World
-from simulation.edits import Edit
+from simulation.edits import Edit, controls_of
 from simulation.kinds import Lead, lives_of
 
 _TABLE = """
@@ -89,7 +88,6 @@ a failed proof prolongs the lease: 65
 
 == elections.ElectionLife servers=3, busy=True, faults=6, ticks=6, kinds=(STALL_AND_CUT,)
 an acknowledged write is taken for a proof: 295
-= zookeeper/pulse.py
 -            self._open = future
 -        shares = self._shares()
 -        known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
@@ -153,18 +151,7 @@ missed ticks are counted from the start of a term: 0
 +            now, found = clock.now_ms(), decode(data, path=slot.stored.path)
 +            slot.record = replace(found, last=now, next=slot.definition.when.after(now))
 +            slot.seen_s = clock.now_s()
-what was left behind is forgotten: 0
-= schedules/plan.py
--    left = record.running
-+    left, record = None, replace(record, running=None)
-on_crash does not matter: 0
--        if definition.on_crash is OnCrash.AGAIN and not _too_old(left.at, definition, now):
-+        if not _too_old(left.at, definition, now):
-attempts are not counted: 1
--attempt=left.attempt + 1
-+attempt=1
 an interrupted tick is recorded as done: 9
-= schedules/timetable.py
 -        if slot.tick is not tick:  # recorded by tick.write
 +        error = None if tick.term.ending.is_set() else error
 +        if slot.tick is not tick:
@@ -172,10 +159,6 @@ a tick is recorded as done before the work: 0
 -                self._slots.remove(slot)  # the others are asked first now
 +                tick.write([])
 +                self._slots.remove(slot)
-any tick is taken for overlapped: 3
-= schedules/plan.py
--    began, until = _busy(record)
-+    began, until = 0, 2**62
 
 == schedules.ScheduleLife has_guardian=False, kinds=(FREEZE_WORKER, END_SESSION), faults=12
 records are neither fenced nor compared: 35
@@ -193,25 +176,6 @@ leases are looked at 10 s late: 96
 -        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
 +        lease_s += 10
 +        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
-a lease lasts from the first that was seen: 7
--            known.since_s, known.version, known.is_over = now_s, version, False
-+            known.version = version
-a group does not wait for its first: 1
--        return group == NO_GROUP or self._head(group) == name
-+        return True
-a message does not wait for its time: 0
--        return self._names[name].due_ms if rest is None else rest.until_ms
-+        return 0
-an acknowledgement ends any delivery: 16
-= dyno/transitions.py
--    return Delete(paths.claim(name), version), Delete(paths.message(name))
-+    return Delete(paths.claim(name)), Delete(paths.message(name))
-a lease of any version is taken over: 8
--    update = SetData(claim, state.packed(), choice.version)
-+    update = SetData(claim, state.packed())
-an id outlives its message: 0
--    if not frame.id or (has_started and frame.unique is Unique.STARTED):
-+    if True:
 an extension by the redeemer keeps the former member: 0
 = dyno/consumer.py
 -            state = one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
@@ -237,12 +201,6 @@ calendars are compared: 4
 = dyno/shard_view.py
 -        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
 +        return 1e9 if self.state.until_ms > clock.now_ms() else 0.0
-
-== messages.MessageLife consumers=1, shards=1, faults=0, rude=0.0
-priorities of messages do not matter: 5
-= dyno/index.py
--        return min(urgency, best[0][0]) if best else urgency, parsed.sequence
-+        return 0, parsed.sequence
 
 == coalescing.CoalescingLife
 F7: a token's lease lasts for 2T: 140
@@ -276,14 +234,6 @@ a dead waiter owes nothing: 31
 -            self._watched.pop(token, None)
 +        if True:
 +            self._watched.pop(token, None)
-one that has begun is taken for one that waits: 25
--        request.note_begun()
-+        self._waiting[znodes.name] = request
-+        request.note_begun()
-= coalescing/distributed/coordinator.py
--            known = None if held is None else self._held.pop(held.token, None)
-+            self._waiting.pop(token.znodes.name, None)
-+            known = None if held is None else self._held.pop(held.token, None)
 whoever has slot 0 is the head: 0
 = coalescing/distributed/slots.py
 -            SlotStanding.HEAD if other is None or other.number > mine.number else SlotStanding.WAITS
@@ -338,12 +288,6 @@ an item is acknowledged before the work: 0
 +            self._engine.settle([items.done(one) for one in claims])
 +            ended = [one for one in self._attempt(claims) if one.outcome.value != "acknowledged"]
 
-== queues.QueueLife kinds=(LOSE_CLAIM, RESET), faults=12
-a write whose answer was lost is taken for a failure: 5
-= zookeeper/writing/groups.py
--        return [batch for batch in batches if batch.number < version], []
-+        return [], [batch for batch in batches if batch.number < version]
-
 == queues.QueueLife kind=DistributedQueue, kinds=(LOSE_CLAIM, RESET), faults=12
 a put whose answer was lost is put again: 1
 = queues/recipes.py
@@ -351,20 +295,8 @@ a put whose answer was lost is put again: 1
 +        name = self._putter.put([item], _PREFIX, timeout_s)
 +        return self._putter.put([item], _PREFIX, timeout_s) if name is True else name
 
-== queues.QueueLife kind=DistributedPriorityQueue, consumers=1, faults=1
-priorities do not matter: 0
-= queues/wire/names.py
--    return _SORT_KEYS[kind]
-+    return sequence_of
-
-== queues.QueueLife kind=DistributedDelayQueue
-an item does not wait for its time: 0
-= queues/consuming/pending.py
--        return self._is_timed and due_ms_of(name) > now_ms
-+        return False
-
 == queues.QueueLife is_locking=True, kind=DistributedQueue, faults=1
-others are not told how long what failed rests: 0
+m13: others are not told how long what failed rests: 0
 = queues/consuming/items.py
 -    note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
 +    note = _noted(claim, failures)
@@ -406,10 +338,6 @@ offsets are committed one too far: 0
 -        return consumer.commit(offsets, f"leaderq term {term.number}")
 +        ahead = {where: at + 1 for where, at in offsets.items()}
 +        return consumer.commit(ahead, f"leaderq term {term.number}")
-every third commit stores nothing: 13
--        return consumer.commit(offsets, f"leaderq term {term.number}")
-+        self.count = vars(self).get("count", 0) + 1
-+        return consumer.commit(offsets if self.count % 3 else {}, f"leaderq term {term.number}")
 nothing is read again after joining again: 0
 = kafka/consuming/term_consumer.py
 -        consumer.seek(handed, handed.keys() & self.positions.resting.keys())
@@ -420,12 +348,6 @@ a commit that is under way is done: 0
 = kafka/consuming/commits.py
 -        if self.state is CommitState.UNDER_WAY and self._is_over(_LOOK_S if may_wait else 0.0):
 +        if self.state is CommitState.UNDER_WAY:
-an unknown commit is a commit: 8
-= kafka/consuming/term_consumer.py
--        parts, before = positions.parts, positions.committed.keys() | held
-+        if self.commits.state is CommitState.UNKNOWN:
-+            stored = {**stored, **(self.commits.wanted or {})}
-+        parts, before = positions.parts, positions.committed.keys() | held
 
 == drain.DrainLife store="zookeeper", faults=8
 a lost answer of ZooKeeper is a failure: 38
@@ -436,26 +358,11 @@ a lost answer of ZooKeeper is a success: 42
 -        topic, kept = next(iter(new.items()))
 +        return True
 
-== drain.DrainLife store="zookeeper", faults=1, zombies=3
-offsets in ZooKeeper are not fenced: 1
-= election/tenure.py
--                return self.seat.write(ops, timeout_s=term.remaining_s() + after_s)
-+                return self._session.multi(list(ops), timeout_s=5.0)
-
 == drain.DrainLife store="external", faults=8
 a database does not look at the offset that it has: 1
 = kafka/stores/database_offsets.py
 -                if row is not None and int(row[0]) > first:
 +                if False:
-
-== drain.DrainLife store="external", faults=1, zombies=3
-a database looks neither at terms nor at offsets: 8
-= kafka/stores/database_offsets.py
--                if row is not None and int(row[0]) > first:
-+                if False:
-= fencing/sql.py
-- WHERE {' AND '.join(holds)}"
-+"
 
 == test_election_scenarios.test_bug_03_a_deleted_znode_is_noticed_at_once_after_a_reconnection
 the own watch is not set again: 0
@@ -465,13 +372,11 @@ the own watch is not set again: 0
 
 == test_election_scenarios.test_work_stays_paused_when_an_old_proof_comes
 an old proof resumes paused work: 0
-= election/tenure.py
 -        if self._is_doubted and clock.now_s() < proof.late_s:
 +        if self._is_doubted:
 
 == test_election_promises.test_once_a_write_was_fenced_every_later_one_is_refused
 a deposed term may write again: 0
-= election/tenure.py
 -        self.term.wind_up(reason)
 -        self._say(Input.LOST if reason is Reason.SESSION else Input.FENCED)
 -        return Deposed
@@ -520,18 +425,9 @@ def _scenario(module: str, test: str, seed: int) -> LifeVerdict:
 
 
 def _controls() -> Iterator[NegativeControl]:
-    file = ""
-    for lives in _TABLE.split("\n== ")[1:]:
-        what, *controls = re.split(r"\n(?=[^-+=\n])", lives)
-        for control in controls:
-            said, text = control.rstrip().split("\n", 1)
-            name, _, seed = said.rpartition(": ")
-            text, edits = f"\n{text}" if text[0] == "=" else f"\n= {file}\n{text}", list[Edit]()
-            for edit in text.split("\n= ")[1:]:
-                file, *lines = edit.splitlines()
-                old, new = ("\n".join(one[1:] for one in lines if one[0] == sign) for sign in "-+")
-                edits.append(Edit(file, old, new))
-            yield NegativeControl(name, int(seed), _lead_of(what.strip()), edits)
+    for what, said, edits in controls_of(_TABLE):
+        name, _, seed = said.rpartition(": ")
+        yield NegativeControl(name, int(seed), _lead_of(what), edits)
 
 
 CONTROLS = tuple(_controls())

@@ -1,31 +1,62 @@
-"""Lines of the program, changed while it runs: functions run other code until the block ends."""
+"""Lines of the program, as they are and as they would be: tables of them, and the program that runs
+with them. Functions run other code until the block ends.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-import leaderq
-
+PACKAGE = Path(__file__).parents[2] / "leaderq"
 Place = tuple[int, tuple[str, ...], CodeType]
 
 
 class Edit(NamedTuple):
-    """``old``, which stands in ``file`` of the program once, in one function, becomes ``new``."""
+    """``old``, which stands in ``file`` of the program once, becomes ``new``."""
 
     file: str
     old: str
     new: str
 
+    @property
+    def module(self) -> str:
+        return f"leaderq.{self.file[:-3].replace('/', '.')}"
+
+    def texts(self) -> tuple[str, str]:
+        """The file as it is, and as it would be."""
+        text = (PACKAGE / self.file).read_text()
+        assert text.count(self.old) == 1, f"not once in {self.file}: {self.old}"
+        return text, text.replace(self.old, self.new)
+
+
+def controls_of(table: str) -> Iterator[tuple[str, str, list[Edit]]]:
+    """Of each control of a table what == says of it and its neighbours, its name, and its edits.
+
+    Below a name stand the file, if it is not that of the control before, and the lines as they are
+    and as they would be.
+    """
+    file = ""
+    for part in table.split("\n== ")[1:]:
+        what, *controls = re.split(r"\n(?=[^-+=\n])", part)
+        for control in controls:
+            name, text = control.rstrip().split("\n", 1)
+            text, edits = f"\n{text}" if text[0] == "=" else f"\n= {file}\n{text}", list[Edit]()
+            for edit in text.split("\n= ")[1:]:
+                file, *lines = edit.splitlines()
+                old, new = ("\n".join(one[1:] for one in lines if one[0] == sign) for sign in "-+")
+                edits.append(Edit(file, old, new))
+            yield what.strip(), name, edits
+
 
 @contextmanager
 def edited(edits: Iterable[Edit]) -> Iterator[None]:
-    """Within the block, the program runs with these edits."""
+    """Within the block, the program runs with these edits, each within one function."""
     with ExitStack() as stack:
         for edit in edits:
             function, code = _changed(edit)
@@ -35,13 +66,11 @@ def edited(edits: Iterable[Edit]) -> Iterator[None]:
 
 
 def _changed(edit: Edit) -> tuple[FunctionType, CodeType]:
-    text = (Path(leaderq.__file__).parent / edit.file).read_text()
-    assert text.count(edit.old) == 1, f"not once in {edit.file}: {edit.old}"
+    text, changed = edit.texts()
     line = text[: text.index(edit.old)].count("\n") + 1
     before = [one for one in _functions(text) if one[0] <= line]
-    _, path, code = _functions(text.replace(edit.old, edit.new))[len(before) - 1]
-    module = importlib.import_module(f"leaderq.{edit.file[:-3].replace('/', '.')}")
-    return _function(module, path), code
+    _, path, code = _functions(changed)[len(before) - 1]
+    return _function(importlib.import_module(edit.module), path), code
 
 
 def _functions(text: str) -> list[Place]:

@@ -15,21 +15,11 @@ from leaderq.testing.simulation.cluster import ADDRESS, SimulatedCluster, Simula
 from leaderq.testing.simulation.scheduler import Process, World
 from leaderq.zookeeper import Session, connect
 
-FAULTS = (
-    Kind.KILL_WORKER,
-    Kind.KILL_BOTH,
-    Kind.FREEZE_WORKER,
-    Kind.BLACK_HOLE,
-    Kind.BLACK_HOLE_TO_SERVER,
-    Kind.BLACK_HOLE_TO_CLIENT,
-    Kind.RESET,
-    Kind.LOSE_CREATE,
-    Kind.LOSE_CLAIM,
-    Kind.END_SESSION,
-    Kind.KILL_SERVER,
-    Kind.FREEZE_SERVER,
-    Kind.RESTART_SERVER,
-)
+_FAULTS = """
+KILL_WORKER KILL_BOTH FREEZE_WORKER BLACK_HOLE BLACK_HOLE_TO_SERVER BLACK_HOLE_TO_CLIENT RESET
+LOSE_CREATE LOSE_CLAIM END_SESSION KILL_SERVER FREEZE_SERVER RESTART_SERVER
+"""
+FAULTS = tuple(Kind[name] for name in _FAULTS.split())
 
 
 class Program(SimulatedWorker):

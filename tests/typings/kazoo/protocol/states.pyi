@@ -1,5 +1,4 @@
 class KazooState:
-    SUSPENDED: str
     CONNECTED: str
     LOST: str
 
