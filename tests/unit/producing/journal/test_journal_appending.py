@@ -96,18 +96,6 @@ def test_what_cannot_be_stored_is_refused_and_a_closed_journal_refuses_everythin
     assert journal.room_bytes == 0
 
 
-def test_a_journal_stays_where_it_is_though_its_process_changes_its_directory(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    with Journal("relative", segment_bytes=4096) as journal:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        ids = [journal.append(b"x" * 1000) for _ in range(10)]
-    with Journal(tmp_path / "relative", segment_bytes=4096) as journal:
-        assert [record.id for record in journal.read()] == ids
-
-
 @pytest.mark.parametrize("path", ["", "a\0b", 5, None, b"journal"])
 def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -169,25 +169,6 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
         eventually(lambda: journal.counters.set_aside == 1)
 
 
-def test_records_written_after_the_cursor_was_saved_are_found(place):
-    """Last record flushed, but the id not advanced."""
-    journal = Journal(place)
-    journal.append(record(1))
-    journal.flush()
-    saved = [(place / name).read_bytes() for name in ("cursor.0", "cursor.1")]
-    for number in range(2, 11):
-        journal.append(record(number))
-    crash(journal)
-    for name, data in zip(("cursor.0", "cursor.1"), saved, strict=True):
-        (place / name).write_bytes(data)
-    with Journal(place) as journal:
-        assert numbers(journal) == without(10)
-        assert journal.next_id == 11
-        assert journal.report.scanned_bytes == 9 * (HEAD_BYTES + SIZE), (
-            "what was written before the save is not read again"
-        )
-
-
 def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_is_changed(place):
     """Rolled back, leaderq must not lose what the later version left."""
     fill(place, 3 * PER_SEGMENT)
@@ -221,19 +202,6 @@ def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(pla
     with Journal(place) as journal:
         assert journal.name_codec("Other")
         assert not journal.name_codec("Json")
-
-
-def test_a_journal_kept_as_a_payload_is_not_read_as_records_of_this_one(place, tmp_path):
-    fill(tmp_path / "inner", 20)
-    inner = segments(tmp_path / "inner")[0].read_bytes()
-    with Journal(place) as journal:
-        journal.append_many([b"before" for _ in range(3)])
-        journal.append(inner)
-        journal.append(b"after")
-    flip(segments(place)[0], HEADER_BYTES + 3 * (HEAD_BYTES + 6) + 2)
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"before"] * 3 + [b"after"]
-        assert journal.counters.corrupt == 1
 
 
 def test_after_a_file_was_set_aside_and_the_cursor_lost_ids_go_on_beyond_both(place):

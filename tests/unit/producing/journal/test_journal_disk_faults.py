@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from faulty_disk import FaultyDisk, crash, failing, io_error, no_space, payloads, segments
+from faulty_disk import FaultyDisk, crash, failing, io_error, payloads, segments
 
 from leaderq.errors import JournalFailed, JournalFull, JournalSlow
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
@@ -200,19 +200,6 @@ def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_
         journal.flush()
         journal.append(b"after")
     assert reopened(place) == [*accepted, b"after"]
-
-
-@pytest.mark.parametrize("error", [io_error, no_space])
-@pytest.mark.parametrize("records", [1, 3])  # of which two fill a segment
-def test_a_flush_whose_sync_fails_does_not_say_that_nothing_was_stored(place, disk, error, records):
-    with Journal(place, disk=disk, sync=NO_SYNC, segment_bytes=4096) as journal:
-        for _ in range(records):
-            journal.append(bytes(2000))
-        disk.fail["sync"] = failing(error)
-        with pytest.raises(JournalFailed, match="may not outlast a power cut"):
-            journal.flush()
-        journal.flush()
-        assert (len(payloads(journal)), journal.counters.failed_syncs) == (records, 1)
 
 
 def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place):
