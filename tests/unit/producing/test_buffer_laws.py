@@ -12,7 +12,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -129,78 +128,6 @@ def requests_of(batch: list[BufferedRequest]) -> list[Any]:
 
 def counts(batch: list[BufferedRequest]) -> list[int]:
     return [one.count for one in batch]
-
-
-@pytest.mark.parametrize(("batch_items", "runs"), [(1000, [250] * 4), (512, [256] * 2), (3, [3])])
-def test_requests_of_which_nothing_need_be_known_are_runs_and_a_batch_is_of_whole_ones(
-    batch_items, runs
-):
-    buffer = buffer_of(batch_items=batch_items)
-    for number in range(2 * batch_items):
-        send(buffer, number)
-    for first in (0, batch_items):
-        batch = buffer.take_batch(0.0)
-        assert counts(batch) == runs
-        assert requests_of(batch) == list(range(first, first + batch_items))
-
-
-def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another_comes():
-    buffer = buffer_of(batch_items=100)
-    send(buffer, 0)
-    given = buffer.take_batch(0.0)
-    send(buffer, 1)
-    buffer.line_end()
-    send(buffer, 2)
-    send(buffer, 3, Future())
-    send(buffer, 4)
-    buffer.settle(given)
-    assert counts(buffer.take_batch(0.0)) == [1, 1, 1, 1]
-    large = buffer_of(batch_items=100, batch_bytes=100)
-    for _ in range(4):
-        send(large, b"x" * 10)
-    assert counts(large.take_batch(0.0)) == [2, 2]  # a quarter of a batch each
-
-
-def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
-    buffer = buffer_of(batch_items=4)
-    for number in range(12):
-        send(buffer, number)
-    run, *_ = buffer.take_batch(0.0)
-    run.attempts = 2
-    parts = buffer.parted([run])
-    assert parts == buffer.parted([run]) == buffer.parted(parts)
-    assert [(one.request, one.seq, one.attempts) for one in parts] == [
-        (number, number + 1, 2) for number in range(4)
-    ]
-    assert [*buffer.unsettled] == sorted(buffer.unsettled)
-    buffer.settle([run])  # of all that it was split into
-    assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
-    assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
-
-
-def test_the_oldest_of_a_run_is_dropped_alone():
-    buffer = buffer_of(batch_items=4)
-    for number in range(6):
-        send(buffer, number)
-    assert buffer.look(lambda it: it.drop_oldest())
-    assert (buffer.items, buffer.ready_items) == (5, 5)
-    for left, runs in ([1, 2, 3], [1, 1, 1]), ([4, 5], [2]):
-        batch = buffer.take_batch(0.0)
-        assert (requests_of(batch), counts(batch)) == (left, runs)
-
-
-def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
-    spill = PaperSpill(is_write_ahead=False)
-    buffer = buffer_of(spill, max_items=2, batch_items=2)
-    for number in range(6):
-        send(buffer, number)
-    spill.journal.stored_id = spill.journal.next_id - 1
-    buffer.settle(buffer.take_batch(0.0))
-    order, _ = buffer._order()
-    assert order is not None
-    for _ in range(2):
-        buffer.fill(spill.read(*order))
-    assert (buffer.items, buffer.unread) == (2, 2)
 
 
 def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured():

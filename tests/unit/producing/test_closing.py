@@ -32,19 +32,6 @@ from leaderq.producing import (
 from leaderq.testing import eventually
 
 
-def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(producer, sink):
-    sink.now(is_away)
-    one = producer()
-    for number in range(30):
-        one.send(number)
-    settlement = one.close(0.01)
-    assert not settlement
-    assert settlement.lost == {"closed before it was sent": 30}
-    assert [lost.request for lost in settlement.losses] == list(range(10, 30))
-    assert {lost.reason for lost in settlement.losses} == {LossReason.CLOSED}
-    assert not one.close()  # asked again, it says the same
-
-
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
 @pytest.mark.parametrize("end", ["flush", "close", "block"])
 def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(sink, tmp_path, policy, end):
@@ -103,7 +90,10 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
         disk.room = 0 if state == "full" else None
         if reason is not LossReason.CLOSED:
             eventually(lambda: one.flush(0.0).lost or state == "full")
-        lost = one.close(0.0 if sink.script == [is_away] else 30).lost
+        settlement = one.close(0.0 if sink.script == [is_away] else 30)
+        lost = settlement.lost
+        assert not settlement and not one.close()  # asked again, it says the same
+        assert reason in {loss.reason for loss in settlement.losses}
         lines = [record.args for record in caplog.records if "requests lost" in record.getMessage()]
         counted = sum(args[2] for args in lines if args[1] == reason.value)
         assert counted == lost[reason.value] > 0
@@ -131,23 +121,16 @@ for number in range(100):
 """
 
 
-def ended(journal: str, ending: str = "") -> subprocess.CompletedProcess[str]:
-    """That program, with such an end."""
-    command = [sys.executable, "-c", _ENDS + ending, journal]
-    return subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
-def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
-    tmp_path, ending
+def test_a_program_that_ends_without_closing_leaves_all_in_the_journal_or_is_told_of_the_loss(
+    tmp_path,
 ):
-    assert ended(str(tmp_path), ending).returncode in (0, -signal.SIGINT)
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 100
-
-
-def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss():
-    assert "'closed before it was sent': 100" in ended("").stderr
+    for journal, ending in (str(tmp_path), "raise KeyboardInterrupt"), ("", ""):
+        command = [sys.executable, "-c", _ENDS + ending, journal]
+        ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        assert ended.returncode in (0, -signal.SIGINT)
+        assert ("'closed before it was sent': 100" in ended.stderr) is not bool(journal)
+    with Journal(tmp_path) as left:
+        assert left.depth == 100
 
 
 # -- sending from ``asyncio``: whatever it waits for, the event loop goes on
