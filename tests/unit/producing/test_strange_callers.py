@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
+from functools import partial
 from typing import Any
 
 import pytest
+from forks import in_child
 from scripted_sink import is_away, takes
 
 from leaderq.errors import ConfigurationError, ProducerClosed, WouldDeadlock
@@ -27,15 +27,12 @@ class WithAsync:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    *(
-        ({name: later}, f"{name} is later, a coroutine function")
-        for name in ("key", "dropped_listener")
-    ),
-    *(({"to": WithAsync(name)}, f"the sink's {name} is later") for name in ("send", "close")),
+    ({"key": later}, "key is later, a coroutine function"),
+    ({"dropped_listener": later}, "dropped_listener is later, a coroutine function"),
+    ({"to": WithAsync("close")}, "the sink's close is later"),
     ({"to": print}, "CallableSink"),
     ({"to": CallableSink}, "an instance"),
     ({"to": object()}, "send and close"),
-    ({"codec": WithAsync("serialize")}, "serialize is later"),
     ({"codec": WithAsync("deserialize")}, "deserialize is later"),
     ({"codec": object()}, "serialize is None"),
     ({"when_full": WhenFull.DROP_OLDEST}, "DROP_OLDEST with a journal"),
@@ -108,62 +105,34 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
 
 def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer):
     one = producer()
+
+    def refused() -> None:
+        for ask in (one.flush, one.snapshot, lambda: one.send(1)):
+            with pytest.raises(ProducerClosed):
+                ask()
+        assert one.close()
+
     with one._buffer._lock:  # by another thread, say, which the child does not have
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            for ask in (one.flush, one.snapshot, lambda: one.send(1)):
-                try:
-                    ask()
-                except ProducerClosed:
-                    refused += 1
-            os._exit(0 if refused == 3 and one.close() else 1)
-    done: list[int] = []
-
-    def is_done() -> bool:
-        number, status = os.waitpid(child, os.WNOHANG)
-        done.extend([status] if number else [])
-        return bool(done)
-
-    try:
-        eventually(is_done)
-    finally:
-        if not done:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(done[0]) == 0
+        in_child(refused)
 
 
 # -- requests sent by finalizers, signal handlers and logging handlers, whatever they interrupt
 
 
 @pytest.mark.parametrize("lock", ["buffer", "journal"])
-def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(
-    producer, sink, tmp_path, lock
-):
-    journal = Journal(tmp_path, sync=NO_SYNC)
-    one = producer(journal=journal, persistence=NO_SYNC)
-    calls: list[Any] = [
-        lambda: one.send(1),
-        lambda: one.submit(1),
-        one.snapshot,
-        one.flush,
-        one.close,
-    ]
-    held = one._buffer._lock if lock == "buffer" else journal._gate
-    if lock == "journal":
-        calls += [
-            lambda: journal.append(b"x"),
-            lambda: journal.append_soon(b"x"),
-            journal.flush,
-            journal.close,
-        ]
-    with held:  # as the interrupted thread does
-        for call in calls:
-            with pytest.raises(WouldDeadlock):
-                call()
-    assert one.snapshot().balance.accepted == 0
-    one.send(2)
-    assert one.flush(30)
-    one.close()
-    journal.close()
+def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(producer, tmp_path, lock):
+    with Journal(tmp_path, sync=NO_SYNC) as journal:
+        one = producer(journal=journal, persistence=NO_SYNC)
+        calls: list[Any] = [partial(one.send, 1), partial(one.submit, 1)]
+        calls += [one.snapshot, one.flush, one.close]
+        if lock == "journal":
+            calls += [partial(journal.append, b"x"), partial(journal.append_soon, b"x")]
+            calls += [journal.flush, journal.close]
+        with one._buffer._lock if lock == "buffer" else journal._gate:  # as the thread does
+            for call in calls:
+                with pytest.raises(WouldDeadlock):
+                    call()
+        assert one.snapshot().balance.accepted == 0
+        one.send(2)
+        assert one.flush(30)
+        one.close()
