@@ -130,6 +130,30 @@ def counts(batch: list[BufferedRequest]) -> list[int]:
     return [one.count for one in batch]
 
 
+def test_a_run_that_was_taken_apart_is_settled_with_all_its_parts():
+    buffer = buffer_of(batch_items=4)
+    for number in range(12):
+        send(buffer, number)
+    run, *_ = buffer.take_batch(0.0)
+    assert len(buffer.parted([run])) == 4
+    buffer.settle([run])
+    assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
+
+
+def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
+    spill = PaperSpill(is_write_ahead=False)
+    buffer = buffer_of(spill, max_items=2, batch_items=2)
+    for number in range(6):
+        send(buffer, number)
+    spill.journal.stored_id = spill.journal.next_id - 1
+    buffer.settle(buffer.take_batch(0.0))
+    order, _ = buffer._order()
+    assert order is not None
+    for _ in range(2):
+        buffer.fill(spill.read(*order))
+    assert (buffer.items, buffer.unread) == (2, 2)
+
+
 def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured():
     buffer = buffer_of(batch_items=4)
     for _ in range(6):

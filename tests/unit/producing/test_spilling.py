@@ -71,30 +71,23 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
 
 def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer):
     may, confirmed = threading.Semaphore(0), list[int]()
-
-    def take(number: int) -> None:
-        may.acquire()
-        confirmed.append(number)
-
-    sink = CallableSink(take, each=True)
-    one = producer(sink, max_items=100, batch_items=1, when_full=Block(None))
-    for number in range(100):
+    sink = CallableSink(lambda one: may.acquire() and confirmed.append(one), each=True)
+    one = producer(sink, max_items=10, batch_items=1, when_full=Block(None))
+    for number in range(10):
         one.send(number, timeout_s=0.0)  # not one of them waits
     waiting: list[threading.Thread] = []
-    for number in range(100, 105):
+    for number in range(10, 15):
         waiting.append(threading.Thread(target=one.send, args=(number,), daemon=True))
         waiting[-1].start()
         eventually(lambda: len(one._buffer.awaiting_room) == len(waiting))
-    for released in range(1, 6):
+    for released, thread in enumerate(waiting, 1):
         may.release()
-        waiting[released - 1].join(30)
-        assert not waiting[released - 1].is_alive()
+        thread.join(30)
         assert len(one._buffer.awaiting_room) == 5 - released
-        assert one.snapshot().memory_items == 100
-    for _ in range(200):
-        may.release()
+        assert one.snapshot().memory_items == 10
+    may.release(10)
     assert one.flush(30)
-    assert confirmed == list(range(105))
+    assert confirmed == list(range(15))
 
 
 # -- A disk that refuses what a journal has already taken, and a crash at any moment after

@@ -74,15 +74,14 @@ class JournalMachine(RuleBasedStateMachine):
             self.accepted[record_id] = payload
         self.highest = first + len(payloads) - 1
 
-    @rule(size=st.integers(0, 1500))
-    def append(self, size):
-        payload = self.payload(size)
-        self.took(self.journal.append(payload), [payload])
-
-    @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
-    def append_many(self, sizes):
-        payloads = [self.payload(size) for size in sizes]
-        self.took(self.journal.append_many(payloads)[0], payloads)
+    @rule(sizes=st.integers(0, 1500) | st.lists(st.integers(0, 300), min_size=1, max_size=8))
+    def append(self, sizes):
+        if isinstance(sizes, int):
+            payload = self.payload(sizes)
+            self.took(self.journal.append(payload), [payload])
+        else:
+            payloads = [self.payload(size) for size in sizes]
+            self.took(self.journal.append_many(payloads)[0], payloads)
 
     @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
     def append_soon(self, sizes):
@@ -142,21 +141,17 @@ class JournalMachine(RuleBasedStateMachine):
         ids = sorted(self.accepted)
         return [ids[place % len(ids)] for place in places] if ids else []
 
-    @rule(places=st.lists(st.integers(0, 199), max_size=10))
-    def ack(self, places):
-        ids = self.chosen(places)
+    @rule(places=st.lists(st.integers(0, 199), max_size=10), is_up_to=st.booleans())
+    def ack(self, places, is_up_to):
+        ids = self.chosen(places[:1] if is_up_to else places)
         fresh = set(ids) - self.acked
-        assert self.journal.ack_many(ids) == len(fresh)
+        if is_up_to and ids:
+            fresh = {one for one in self.accepted if one <= ids[0]} - self.acked
+            assert self.journal.ack_to(ids[0]) == len(fresh)
+        else:
+            assert self.journal.ack_many(ids) == len(fresh)
         self.acked |= fresh
         self.forgettable |= fresh
-
-    @rule(place=st.integers(0, 199))
-    def ack_to(self, place):
-        for upto in self.chosen([place]):
-            fresh = {record_id for record_id in self.accepted if record_id <= upto} - self.acked
-            assert self.journal.ack_to(upto) == len(fresh)
-            self.acked |= fresh
-            self.forgettable |= fresh
 
     @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
     def read(self, after, max_items, max_bytes):
@@ -179,19 +174,14 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.journal.report.was_clean
         assert not any(damage.lost for damage in self.journal.report.damages)
 
-    @rule()
-    def killed(self):
-        crash(self.journal)
-        self.open()
-        assert not any(damage.lost for damage in self.journal.report.damages)
-        self.take_back_forgotten()
-
-    @rule(data=st.binary(min_size=1, max_size=60))
-    def killed_in_the_middle_of_a_write(self, data):
+    @rule(data=st.binary(max_size=60))
+    def killed(self, data):
+        """In the middle of a write of ``data``."""
         crash(self.journal)
         with segments(self.place)[-1].open("ab") as file:
             file.write(data)
         self.open()
+        assert data or not any(damage.lost for damage in self.journal.report.damages)
         self.take_back_forgotten()
 
     @rule(share=st.floats(0, 1))
