@@ -89,18 +89,14 @@ class Life:
         self.told.append((number, payload))  # by two threads, so not in the order of the ids
 
     def live(self, journal: Journal, steps: int) -> None:
+        uses = [self.append, self.append, self.append, self.append_soon, self.ack, self.flush]
         for _ in range(steps):
-            self.luck.choice(
-                [self.append, self.append, self.append_many, self.append_soon, self.ack, self.flush]
-            )(journal)
+            self.luck.choice(uses)(journal)
 
     def append(self, journal: Journal) -> None:
-        payload = self.payload()
-        self.note(journal.append(payload), payload)
-
-    def append_many(self, journal: Journal) -> None:
-        many = [self.payload() for _ in range(2)]
-        for number, payload in zip(journal.append_many(many), many, strict=True):
+        many = [self.payload() for _ in range(self.luck.choice([1, 1, 2]))]
+        ids = journal.append_many(many) if many[1:] else [journal.append(*many)]
+        for number, payload in zip(ids, many, strict=True):
             self.note(number, payload)
 
     def append_soon(self, journal: Journal) -> None:
