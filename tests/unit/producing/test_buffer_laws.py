@@ -25,13 +25,17 @@ from leaderq.producing.request import BufferedRequest, measured
 from leaderq.producing.spill import Piece
 
 
-class PaperJournal:
-    """Records in a list, which takes ``room`` at most; those up to ``stored_id`` are stored."""
+class PaperSpill:
+    """What the buffer asks of a journal, and the journal itself: records in a list, which takes
+    ``room`` at most; those up to ``stored_id`` are stored.
+    """
 
-    trouble = None
+    recovered = corrupt = 0
+    last_error = unforced = trouble = None
     when_room: Callable[[], object] = print
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_write_ahead: bool) -> None:
+        self.journal, self.is_write_ahead = self, is_write_ahead
         self.records: list[Any] = []
         self.done: set[int] = set()
         self.room, self.stored_id = 1000, 0
@@ -46,38 +50,27 @@ class PaperJournal:
         stored = {one for one in behind if one <= self.stored_id}
         return len(stored), len(behind - stored)
 
-
-class PaperSpill:
-    """What the buffer asks of a journal."""
-
-    recovered = corrupt = 0
-    last_error = unforced = None
-
-    def __init__(self, *, is_write_ahead: bool) -> None:
-        self.journal = PaperJournal()
-        self.is_write_ahead = is_write_ahead
-
     def append(self, one: BufferedRequest, _: object) -> int | None:
-        if len(self.journal.records) >= self.journal.room:
+        if len(self.records) >= self.room:
             return None
-        self.journal.records.append(one.request)
-        return len(self.journal.records)
+        self.records.append(one.request)
+        return len(self.records)
 
     def serialized(self, one: BufferedRequest) -> bytes:
         return b"as bytes"
 
     def has_room(self, size: int) -> bool:
-        return len(self.journal.records) < self.journal.room
+        return len(self.records) < self.room
 
     def ack(self, ids: list[int]) -> None:
-        assert self.journal.done.isdisjoint(ids)
-        self.journal.done.update(ids)
+        assert self.done.isdisjoint(ids)
+        self.done.update(ids)
 
     def read(self, after_id: int, last_id: int, items: int, size: int) -> Piece:
         found, up_to = list[BufferedRequest](), after_id
         for number in range(after_id + 1, last_id + 1):
-            if number not in self.journal.done:
-                request = self.journal.records[number - 1]
+            if number not in self.done:
+                request = self.records[number - 1]
                 size -= measured(request)
                 if len(found) == items or (found and size < 0):
                     break

@@ -89,22 +89,6 @@ def test_what_waits_is_halved_until_a_part_fits(place, disk):
     assert reopened(place) == [b"first", *[b"%0100d" % number for number in range(10)]]
 
 
-def test_what_is_done_with_before_the_disk_takes_it_need_not_be_written(place, disk):
-    with Journal(place, disk=disk) as journal:
-        journal.append(b"before")
-        disk.room = 0
-        with pytest.raises(JournalSlow):
-            journal.append_many([b"1", b"2", b"3"])
-        journal.ack_many([2, 3])
-        assert payloads(journal) == [b"before", b"3"]
-        journal.ack(4)
-        eventually(lambda: journal.trouble is None)
-        disk.room = None
-        assert journal.append(b"after") == 5
-        crash(journal)
-    assert reopened(place) == [b"before", b"after"]
-
-
 def test_what_is_acknowledged_is_freed_on_a_disk_that_is_full_to_the_last_byte(place, disk):
     """No file can be made before another one is gone."""
     with Journal(place, disk=disk, sync=NO_SYNC) as journal:
