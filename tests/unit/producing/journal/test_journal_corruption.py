@@ -63,13 +63,6 @@ def shorter(position: int, extra: int, which: int = 0) -> Hurt:
     return lambda files: cut(files[which], at_record(position, SIZE) + extra)
 
 
-def lengths(files: list[Path]) -> None:
-    data = bytearray(files[0].read_bytes())
-    for position, length in ((2, 0), (7, 5), (11, 0xFFFFFFFF), (15, 1500)):
-        struct.pack_into("<I", data, at_record(position, SIZE), length)
-    files[0].write_bytes(data)
-
-
 def stub(files: list[Path]) -> None:
     """The making of the next segment was interrupted."""
     files[0].with_name(segment_name(11, int(files[0].name[21:29], 16))).write_bytes(b"lqjrn")
@@ -83,7 +76,6 @@ LAST, CLOSED, KILLED = PER_SEGMENT, 3 * PER_SEGMENT, 10
     [
         *[(count, flipped(at_record(4, SIZE) + 28), (5,), 1, 0) for count in (CLOSED, KILLED)],
         *[(CLOSED, flipped(20, which), (), 1, 0) for which in (0, 1, 2)],
-        (CLOSED, lengths, (3, 8, 12, 16), 1, 0),
         (CLOSED, shorter(LAST - 2, 11), (LAST - 1, LAST), 1, 0),
         (CLOSED, shorter(LAST - 1, 0, 2), (CLOSED,), 1, 0),
         (CLOSED, lambda files: files[1].unlink(), range(LAST + 1, 2 * LAST + 1), 0, 0),
