@@ -20,23 +20,6 @@ from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 
 
-def waiting(coordinator: QueueCoordinator[str], count: int = 1) -> None:
-    eventually(lambda: coordinator.stats().waiting == count)
-
-
-def test_whoever_gives_up_tells_how_many_relied_on_it(pool, at):
-    # the clock stands until all have come; whoever waits looks at it each time its wait is over
-    coordinator: QueueCoordinator[str] = QueueCoordinator()
-    coordinator.enqueue("k", owner=None)
-    patient = pool.submit(coordinator.enqueue, "k", timeout_s=0.05)
-    waiting(coordinator)
-    assert [bool(coordinator.enqueue("k")) for _ in range(3)] == [False] * 3
-    at[0] += 0.05
-    with pytest.raises(WaitTimedOut, match="3 that relied on it") as caught:
-        patient.result()
-    assert caught.value.covers == 3
-
-
 def test_an_offer_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(caplog):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     third: list[Token[str]] = []
@@ -57,10 +40,9 @@ def test_a_decorated_function_is_itself_except_while_its_key_is_held():
 
     @coordinator.coalesced(key=lambda name, **_: name)
     def refresh(name: str, *, note: str = "") -> str:
-        """Refresh it."""
         return f"{name} {note}"
 
-    assert refresh.__name__ == "refresh" and refresh.__doc__ == "Refresh it."
+    assert refresh.__name__ == "refresh"
     with coordinator.hold("a"):
         assert refresh("a") is None
         assert refresh("b", note="x") == "b x"
@@ -89,7 +71,7 @@ def test_draining_lets_in_nobody_and_lets_those_who_wait_run_for_so_long(pool):
     tail = coordinator.offer("k", lambda token: None)
     stuck = coordinator.enqueue("stuck", owner=None)
     waits = pool.submit(coordinator.enqueue, "stuck")
-    waiting(coordinator, 2)
+    eventually(lambda: coordinator.stats().waiting == 2)
     drained = pool.submit(coordinator.drain, 1)
 
     def is_closed() -> bool:
@@ -230,8 +212,9 @@ def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, at):
     follower = pool.submit(coordinator.run, "k", lambda: "follower")
     asked(coordinator, 1)
     at[0] += 0.05
-    with pytest.raises(WaitTimedOut):
+    with pytest.raises(WaitTimedOut, match="1 that relied on it") as caught:
         impatient.result(60)
+    assert caught.value.covers == 1
     eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     coordinator.dequeue(head)
     assert follower.result(60) == "follower"

@@ -79,10 +79,10 @@ class Tracer:
                 raise Interrupt
         return self
 
-    def around(self, call: Callable[[], Any]) -> Any:
+    def around(self, call: Callable[[], Any]) -> None:
         sys.settrace(self)
         try:
-            return call()
+            call()
         finally:
             sys.settrace(None)
 
