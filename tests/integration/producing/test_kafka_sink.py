@@ -54,20 +54,17 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(kafka_broker, topic
 def test_records_come_in_every_form(kafka_broker, topic, stored, client):
     create_topics(kafka_broker.address, {f"{topic}-2": 1})
     with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
-        futures = [
-            producer.submit(request)
-            for request in (
-                b"bytes",
-                "text",
-                (b"k", b"pair"),
-                ("k", "text pair"),
-                (b"k", b"with headers", [("h", b"1")]),
-                Message(f"{topic}-2", b"elsewhere"),
-                tuple(Message("", b"as a tuple", b"k", (), 3)),
-            )
-        ]
-        for future in futures:
-            future.result(30)
+        for request in (
+            b"bytes",
+            "text",
+            (b"k", b"pair"),
+            ("k", "text pair"),
+            (b"k", b"with headers", [("h", b"1")]),
+            Message(f"{topic}-2", b"elsewhere"),
+            tuple(Message("", b"as a tuple", b"k", (), 3)),
+        ):
+            producer.send(request)
+        assert producer.flush(30)
     values = {record.value for record in stored()}
     assert values == {b"bytes", b"text", b"pair", b"text pair", b"with headers", b"as a tuple"}
     assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]

@@ -35,20 +35,6 @@ def test_an_offer_whose_call_fails_gives_way_and_the_dequeuer_does_not_notice(ca
     assert "the key goes to the next" in caplog.text
 
 
-def test_a_decorated_function_is_itself_except_while_its_key_is_held():
-    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
-
-    @coordinator.coalesced(key=lambda name, **_: name)
-    def refresh(name: str, *, note: str = "") -> str:
-        return f"{name} {note}"
-
-    assert refresh.__name__ == "refresh"
-    with coordinator.hold("a"):
-        assert refresh("a") is None
-        assert refresh("b", note="x") == "b x"
-    assert refresh("a", note="y") == "a y"
-
-
 def test_it_is_an_error_at_once_to_wait_for_oneself():
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     with coordinator.hold("k") as token, coordinator.hold("other") as other:

@@ -198,20 +198,8 @@ def test_a_cancelled_task_leaves_no_stale_cache(when):
         go.set()
         await asyncio.gather(first, second, return_exceptions=True)
         await until(lambda: cache == 3)
-        assert await coordinator.drain(10) == ()
-
-    asyncio.run(main())
-
-
-def test_a_drain_needs_no_thread_of_the_programs_default_executor():
-    async def main() -> None:
-        async with (
-            busy_default_executor(),
-            AsyncQueueCoordinator() as coordinator,
-            coordinator.hold("k"),
-        ):
-            drained = asyncio.create_task(coordinator.drain(0))
-            (stuck,) = await asyncio.wait_for(drained, WAIT_S)
+        async with busy_default_executor(), coordinator.hold("k"):
+            (stuck,) = await asyncio.wait_for(coordinator.drain(0), WAIT_S)
             assert stuck.key == "k"
 
     asyncio.run(main())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from leaderq.producing.account import (
     NEAR,
@@ -97,16 +95,3 @@ def test_levels_lead_to_a_state_which_does_not_flutter_between_the_marks(
     assert MARKS.next_level(state, level, has_journal=True, is_read_up=is_read_up) is after
     without = MARKS.next_level(state, level, has_journal=False, is_read_up=True)
     assert without is (B if level is HIGH else D)
-
-
-levels = st.floats(0, 1.2)
-
-
-@given(st.sampled_from([D, S, R]), levels, st.booleans())
-def test_a_state_stays_as_it_is_while_the_levels_do_and_nothing_passes_the_journal(
-    state, at, is_read_up
-):
-    once = MARKS.next_level(state, at, has_journal=True, is_read_up=is_read_up)
-    again = MARKS.next_level(once, at, has_journal=True, is_read_up=is_read_up)
-    assert again is once
-    assert is_read_up or once is not D

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,22 +19,20 @@ async def later(*_: Any) -> None:
     pass
 
 
-class WithAsync:
-    """A sink, or a codec, one of whose methods is a coroutine function."""
-
-    def __init__(self, name: str) -> None:
-        for one in ("send", "close", "serialize", "deserialize"):
-            setattr(self, one, later if one == name else print)
+def with_async(name: str) -> Any:
+    """A sink and a codec, one of whose methods is a coroutine function."""
+    methods = dict.fromkeys(("send", "close", "serialize", "deserialize"), print)
+    return SimpleNamespace(**{**methods, name: later})
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": later}, "key is later, a coroutine function"),
     ({"dropped_listener": later}, "dropped_listener is later, a coroutine function"),
-    ({"to": WithAsync("close")}, "the sink's close is later"),
+    ({"to": with_async("close")}, "the sink's close is later"),
     ({"to": print}, "CallableSink"),
     ({"to": CallableSink}, "an instance"),
     ({"to": object()}, "send and close"),
-    ({"codec": WithAsync("deserialize")}, "deserialize is later"),
+    ({"codec": with_async("deserialize")}, "deserialize is later"),
     ({"codec": object()}, "serialize is None"),
     ({"when_full": WhenFull.DROP_OLDEST}, "DROP_OLDEST with a journal"),
 ]
@@ -46,20 +45,13 @@ def test_what_cannot_be_used_is_refused_when_it_is_given(producer, tmp_path, giv
     assert not (tmp_path / "journal").exists()
 
 
-class Texts:
-    """A codec that returns no bytes."""
-
-    def serialize(self, value: Any) -> Any:
-        return str(value)
-
-    def deserialize(self, data: bytes) -> Any:
-        return int(data)
+NO_BYTES = SimpleNamespace(serialize=str, deserialize=int)
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"codec": Texts()}, r"serialize returned a str .* must return bytes"),
+        ({"codec": NO_BYTES}, r"serialize returned a str .* must return bytes"),
         ({"key": lambda request: [request]}, "key returned a list for a request, which has no"),
     ],
 )

@@ -67,28 +67,6 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
     assert [line[:20] for line in said] == ["journal takes nothin"]
 
 
-def test_what_waits_is_halved_until_a_part_fits(place, disk):
-    with Journal(place, disk=disk) as journal:
-        disk.blocked.clear()
-        journal.append_soon(b"first")
-        eventually(lambda: disk.waiting)
-        told: list[tuple[int | None, bool]] = []
-
-        def tell(number: int | None, error: object) -> None:
-            told.append((number, number <= journal.stored_id and error is None))
-
-        for number in range(10):
-            journal.append_soon(b"%0100d" % number, tell)
-        disk.room = 128 * 7
-        disk.blocked.set()
-        eventually(lambda: journal.trouble is not None)
-        assert journal.stored_id == 8
-        disk.room = None
-        eventually(lambda: len(told) == 10)
-        assert told == [(number, True) for number in range(2, 12)]
-    assert reopened(place) == [b"first", *[b"%0100d" % number for number in range(10)]]
-
-
 def test_what_is_acknowledged_is_freed_on_a_disk_that_is_full_to_the_last_byte(place, disk):
     """No file can be made before another one is gone."""
     with Journal(place, disk=disk, sync=NO_SYNC) as journal:
