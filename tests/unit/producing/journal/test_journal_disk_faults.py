@@ -176,28 +176,3 @@ def test_a_cursor_that_cannot_be_saved_costs_acknowledgements_only(place, disk):
         assert payloads(journal) == [b"2", b"3"]
         crash(journal)
     assert reopened(place) == [b"1", b"2", b"3"]
-
-
-SMALL = [b"%0200d" % number for number in range(200)]
-
-
-def test_zeros_are_allotted_to_a_journal_of_many_small_records_and_taken_back(place, disk):
-    with Journal(place, disk=disk) as journal:
-        for payload in SMALL:
-            journal.append(payload)
-        assert segments(place)[0].stat().st_size > 1 << 20
-        assert journal.bytes_used < 50_000
-        assert payloads(journal) == SMALL
-        used = journal.bytes_used
-        crash(journal)
-    (path,) = segments(place)
-    torn = bytearray(path.read_bytes())
-    torn[used : used + 100] = torn[used - 228 : used - 128]
-    for data, cut_off in ((torn, range(29, 101)), (path.read_bytes(), range(1))):
-        path.write_bytes(data)
-        again = Journal(place, disk=disk)
-        assert again.report.torn_bytes in cut_off
-        assert not again.report.damages
-        assert payloads(again) == SMALL
-        crash(again)
-    assert path.stat().st_size == again.report.bytes_used

@@ -184,21 +184,6 @@ class JournalMachine(RuleBasedStateMachine):
         assert data or not any(damage.lost for damage in self.journal.report.damages)
         self.take_back_forgotten()
 
-    @rule(share=st.floats(0, 1))
-    def killed_and_the_last_segment_cut_at_any_byte(self, share):
-        crash(self.journal)
-        path = segments(self.place)[-1]
-        os.truncate(path, int(path.stat().st_size * share))
-        self.open()
-        self.take_back_damage(is_counted=False)  # nobody can count what is not there
-        # nor know which ids were given out after the cursor was saved
-        self.highest = self.journal.next_id - 1
-        self.acked = {number for number in self.acked if number <= self.highest}
-        self.accepted = {
-            number: data for number, data in self.accepted.items() if number <= self.highest
-        }
-        self.forgettable &= self.acked
-
     @rule(
         which=st.floats(0, 0.999),
         share=st.floats(0, 0.999),
@@ -212,7 +197,13 @@ class JournalMachine(RuleBasedStateMachine):
         offset = int(path.stat().st_size * share)
         flip(path, offset, mask)
         self.open()
-        self.take_back_damage(at_most=0 if offset < HEADER_BYTES else 1)
+        self.take_back_forgotten()
+        lost = set(self.left()) - {entry.id for entry in self.everything()}
+        assert len(lost) <= (0 if offset < HEADER_BYTES else 1)
+        cut_off = self.journal.report.torn_bytes // HEAD_BYTES
+        assert len(lost) <= self.journal.counters.corrupt + cut_off, "what is missing is counted"
+        for record_id in lost:
+            self.hurt[record_id] = self.accepted.pop(record_id)
 
     @rule(
         slots=st.sampled_from([(0,), (1,), (0, 1)]),
@@ -246,19 +237,6 @@ class JournalMachine(RuleBasedStateMachine):
         assert back <= self.forgettable
         self.acked -= back
         self.forgettable -= back
-
-    def take_back_damage(self, *, at_most: int | None = None, is_counted: bool = True) -> None:
-        """After damage: whatever is read is right and in order, all that is missing is counted, and
-        no more than may be.
-        """
-        self.take_back_forgotten()
-        there = {entry.id for entry in self.everything()}
-        lost = set(self.left()) - there
-        assert at_most is None or len(lost) <= at_most
-        cut_off = self.journal.report.torn_bytes // HEAD_BYTES
-        assert not is_counted or len(lost) <= self.journal.counters.corrupt + cut_off
-        for record_id in lost:
-            self.hurt[record_id] = self.accepted.pop(record_id)
 
     def everything(self) -> list[object]:
         found, after = [], 0
