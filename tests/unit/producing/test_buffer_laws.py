@@ -128,7 +128,12 @@ def test_a_run_that_was_taken_apart_is_settled_with_all_its_parts():
     for number in range(12):
         send(buffer, number)
     run, *_ = buffer.take_batch(0.0)
-    assert len(buffer.parted([run])) == 4
+    run.attempts = 2
+    parts = buffer.parted([run])
+    assert parts == buffer.parted([run]) == buffer.parted(parts)
+    assert [(one.request, one.seq, one.attempts) for one in parts] == [
+        (number, number + 1, 2) for number in range(4)
+    ]
     buffer.settle([run])
     assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
 
