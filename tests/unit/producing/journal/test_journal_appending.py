@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,37 +45,20 @@ def test_every_n_is_synced_once_in_n_and_at_a_flush(place):
         assert journal.counters.fsyncs == 10
 
 
-def test_the_lock_goes_with_a_killed_process(place):
-    code = f"""
-from leaderq.producing.journal import Journal
-journal = Journal({str(place)!r})
-journal.append(b"x")
-print("ready", flush=True)
-input()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"ready\n"
-        with pytest.raises(JournalLocked, match=f"open in process {holder.pid}"):
-            Journal(place)
-        holder.kill()
-        holder.wait()
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"x"]
-        assert not journal.report.was_clean
+def test_a_journal_is_open_once_and_says_where(place):
+    with Journal(place), pytest.raises(JournalLocked, match=f"open in process {os.getpid()}"):
+        Journal(place)
 
 
 def test_what_cannot_be_stored_is_refused_and_a_closed_journal_refuses_everything(place):
     journal = Journal(place, segment_bytes=4096)
     for use in (
-        lambda: journal.append(b"x" * 4097),
-        lambda: journal.append_soon(b"x" * 4097),
-        lambda: journal.append_many([b"x" * 1000] * 5),
+        journal.append,
+        journal.append_soon,
+        lambda data: journal.append_many([data[:1000]] * 5),
     ):
         with pytest.raises(JournalRecordTooLarge) as caught:
-            use()
+            use(b"x" * 4097)
         assert caught.value.limit == 4096
     assert journal.append(b"y" * 3900) == 1
     with pytest.raises(ValueError, match="no record has had id 2 yet"):
@@ -83,14 +66,8 @@ def test_what_cannot_be_stored_is_refused_and_a_closed_journal_refuses_everythin
     assert journal.depth == 1
     journal.close()
     journal.close()
-    for use in (
-        lambda: journal.append(b""),
-        lambda: journal.append_soon(b""),
-        journal.read,
-        journal.flush,
-        lambda: journal.ack(1),
-        lambda: journal.append_many([]),
-    ):
+    uses = partial(journal.append, b""), partial(journal.append_soon, b""), journal.read
+    for use in (*uses, journal.flush, partial(journal.ack, 1), partial(journal.append_many, [])):
         with pytest.raises(JournalClosed):
             use()
     assert journal.room_bytes == 0
