@@ -1,4 +1,4 @@
-"""A process that uses a journal from four threads until it is killed, and says on standard output
+"""A process that uses a journal from three threads until it is killed, and says on standard output
 what it was told.
 
 ``a SERIAL ID``: thread ``a`` appended the record with this serial number, and was told that it is
@@ -13,8 +13,8 @@ import os
 import random
 import sys
 import threading
+from functools import partial
 
-from leaderq.errors import JournalFull
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 
 POLICIES = {"item": EVERY_ITEM, "every": Every(20), "interval": Interval(0.01), "none": NO_SYNC}
@@ -30,20 +30,13 @@ def payload(thread: str, serial: int, chance: random.Random) -> bytes:
     )
 
 
-def one_by_one(journal: Journal, serials: itertools.count[int], chance: random.Random) -> None:
-    for serial in serials:
-        say(f"a {serial} {journal.append(payload('a', serial, chance))}")
-
-
 def several(journal: Journal, serials: itertools.count[int], chance: random.Random) -> None:
     while True:
-        mine = list(itertools.islice(serials, chance.randint(1, 6)))
-        for serial, record_id in zip(
-            mine,
-            journal.append_many([payload("b", serial, chance) for serial in mine]),
-            strict=True,
-        ):
-            say(f"b {serial} {record_id}")
+        mine = list(itertools.islice(serials, chance.choice([1, 1, 1, 4])))
+        payloads = [payload("a", serial, chance) for serial in mine]
+        ids = journal.append_many(payloads) if mine[1:] else [journal.append(*payloads)]
+        for serial, record_id in zip(mine, ids, strict=True):
+            say(f"a {serial} {record_id}")
 
 
 def in_the_background(journal, serials, chance):
@@ -52,17 +45,11 @@ def in_the_background(journal, serials, chance):
     def told(serial: int, record_id: int | None, error: Exception | None) -> None:
         slots.release()
         if error is None:
-            say(f"c {serial} {record_id}")
+            say(f"b {serial} {record_id}")
 
     for serial in serials:
         slots.acquire()
-        try:
-            journal.append_soon(
-                payload("c", serial, chance),
-                lambda number, error, serial=serial: told(serial, number, error),
-            )
-        except JournalFull:
-            slots.release()
+        journal.append_soon(payload("b", serial, chance), partial(told, serial))
 
 
 def consume(journal: Journal, chance: random.Random) -> None:
@@ -82,7 +69,7 @@ def main(directory: str, policy: str, base: int) -> None:
     say("opening")
     journal = Journal(directory, sync=POLICIES[policy], segment_bytes=16384)
     say("open")
-    for work in (one_by_one, several, in_the_background):
+    for work in (several, in_the_background):
         serials = itertools.count(base)
         threading.Thread(
             target=work, args=(journal, serials, random.Random(base)), daemon=True

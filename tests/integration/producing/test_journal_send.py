@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading_topics import read_all
+from reading_topics import Read
 
 from leaderq.base.exits import ExitCode
 from leaderq.cli import main
 from leaderq.kafka.sink import KafkaSink
-from leaderq.kafka.topics import create_topics
 from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink
 from leaderq.producing.journal import Journal
 from leaderq.testing import eventually
@@ -54,46 +53,35 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"key-%d" % (number % KEYS), b"%d" % number) for number in range(count)]
 
 
+def in_order(stored: Read, numbers: range) -> None:
+    for key in range(KEYS):
+        found = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
+        assert found == [number for number in numbers if number % KEYS == key]
+
+
 def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
     kafka_broker, topic, stored, tmp_path, capfd
 ):
     left_behind(tmp_path, numbered(3000), confirmed=1000)
-    assert (
-        send(tmp_path, kafka_broker, "--topic", topic, "--json", "--client", "confluent")
-        == ExitCode.OK
-    )
-    assert json.loads(capfd.readouterr().out) == {
-        "sent": 2000,
-        "expired": 0,
-        "damaged": 0,
-        "left": 0,
-    }
-    for key in range(KEYS):
-        numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
-        assert numbers == [number for number in range(1000, 3000) if number % KEYS == key]
+    options = "--topic", topic, "--json", "--client", "confluent"
+    assert send(tmp_path, kafka_broker, *options) == ExitCode.OK
+    told = json.loads(capfd.readouterr().out)
+    assert told == {"sent": 2000, "expired": 0, "damaged": 0, "left": 0}
+    in_order(stored, range(1000, 3000))
     assert send(tmp_path, kafka_broker, "--topic", topic) == ExitCode.OK
     assert len(stored()) == 2000
 
 
-def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker, topic_name, tmp_path):
-    """Nothing is given up: neither for a topic that is not there, nor for a request that is no
-    record for Kafka.
-    """
+def test_what_is_no_record_for_kafka_stops_it_and_what_is_behind_is_sent_when_that_is_gone(
+    kafka_broker, topic, stored, tmp_path
+):
     left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
-    create_topics(kafka_broker.address, {topic_name: 1})
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    assert send(tmp_path, kafka_broker, "--topic", topic) != ExitCode.OK
     with Journal(tmp_path) as journal:
-        (at_fault,) = [one.id for one in journal.read() if b"dict" in one.payload]
-        assert journal.depth >= 1
-    assert (
-        main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
-    )
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) == ExitCode.OK
-    values = [int(one.value) for one in read_all(kafka_broker.address, topic_name)]
-    assert sorted(values) == list(range(20))
-    for key in range(KEYS):
-        assert [one for one in values if one % KEYS == key] == list(range(key, 20, KEYS))
+        (at_fault,) = [str(one.id) for one in journal.read() if b"dict" in one.payload]
+    assert main(["journal", "truncate", str(tmp_path), "--to", at_fault, "--yes"]) == ExitCode.OK
+    assert send(tmp_path, kafka_broker, "--topic", topic) == ExitCode.OK
+    assert sorted(int(one.value) for one in stored()) == list(range(20))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -116,6 +104,4 @@ def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_th
     assert first["sent"] + first["left"] == 2500
     assert send(tmp_path, kafka_broker, "--topic", topic, "--json") == ExitCode.OK
     assert json.loads(capfd.readouterr().out)["sent"] == first["left"]
-    for key in range(KEYS):
-        numbers = [int(one.value) for one in stored() if one.key == b"key-%d" % key]
-        assert numbers == list(range(key, 2500, KEYS))
+    in_order(stored, range(2500))

@@ -1,16 +1,16 @@
-"""Producers that are closed after the test, and their books, which must balance whenever they are
-looked at.
-"""
+"""Producers that are closed after the test, and whose books must balance; a place for a journal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_sink import AT_ONCE, Make, ScriptedSink
 
 from leaderq.producing import BufferedProducer
+from leaderq.producing.journal import line
 
 
 @pytest.fixture
@@ -36,3 +36,16 @@ def producer(sink: ScriptedSink) -> Iterator[Make]:
     for one in made:
         one.close(0.2)  # what is stuck stays so
         assert one.snapshot().balance.is_exact
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def chores_when_kicked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal's thread does nothing of itself only because time has passed, and tries a disk
+    that refuses again at once."""
+    monkeypatch.setattr(line, "CHORES_EVERY_S", 86_400.0)
+    monkeypatch.setattr(line, "AGAIN_S", 0.01)

@@ -26,13 +26,11 @@ class FaultyDisk(Disk):
         self.free: int | None = None
         self.is_full = False
         self._room, self._counting = room, threading.Lock()
-        self.calls: list[str] = []
         self.blocked = threading.Event()
         self.blocked.set()
         self.waiting = False
 
     def _before(self, name: str, *args: Any) -> None:
-        self.calls.append(name)
         if name in self.fail:
             self.fail[name](*args)
 

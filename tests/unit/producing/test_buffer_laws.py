@@ -12,7 +12,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,13 +25,17 @@ from leaderq.producing.request import BufferedRequest, measured
 from leaderq.producing.spill import Piece
 
 
-class PaperJournal:
-    """Records in a list, which takes ``room`` at most; those up to ``stored_id`` are stored."""
+class PaperSpill:
+    """What the buffer asks of a journal, and the journal itself: records in a list, which takes
+    ``room`` at most; those up to ``stored_id`` are stored.
+    """
 
-    trouble = None
+    recovered = corrupt = 0
+    last_error = unforced = trouble = None
     when_room: Callable[[], object] = print
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_write_ahead: bool) -> None:
+        self.journal, self.is_write_ahead = self, is_write_ahead
         self.records: list[Any] = []
         self.done: set[int] = set()
         self.room, self.stored_id = 1000, 0
@@ -47,38 +50,27 @@ class PaperJournal:
         stored = {one for one in behind if one <= self.stored_id}
         return len(stored), len(behind - stored)
 
-
-class PaperSpill:
-    """What the buffer asks of a journal."""
-
-    recovered = corrupt = 0
-    last_error = unforced = None
-
-    def __init__(self, *, is_write_ahead: bool) -> None:
-        self.journal = PaperJournal()
-        self.is_write_ahead = is_write_ahead
-
     def append(self, one: BufferedRequest, _: object) -> int | None:
-        if len(self.journal.records) >= self.journal.room:
+        if len(self.records) >= self.room:
             return None
-        self.journal.records.append(one.request)
-        return len(self.journal.records)
+        self.records.append(one.request)
+        return len(self.records)
 
     def serialized(self, one: BufferedRequest) -> bytes:
         return b"as bytes"
 
     def has_room(self, size: int) -> bool:
-        return len(self.journal.records) < self.journal.room
+        return len(self.records) < self.room
 
     def ack(self, ids: list[int]) -> None:
-        assert self.journal.done.isdisjoint(ids)
-        self.journal.done.update(ids)
+        assert self.done.isdisjoint(ids)
+        self.done.update(ids)
 
     def read(self, after_id: int, last_id: int, items: int, size: int) -> Piece:
         found, up_to = list[BufferedRequest](), after_id
         for number in range(after_id + 1, last_id + 1):
-            if number not in self.journal.done:
-                request = self.journal.records[number - 1]
+            if number not in self.done:
+                request = self.records[number - 1]
                 size -= measured(request)
                 if len(found) == items or (found and size < 0):
                     break
@@ -131,37 +123,7 @@ def counts(batch: list[BufferedRequest]) -> list[int]:
     return [one.count for one in batch]
 
 
-@pytest.mark.parametrize(("batch_items", "runs"), [(1000, [250] * 4), (512, [256] * 2), (3, [3])])
-def test_requests_of_which_nothing_need_be_known_are_runs_and_a_batch_is_of_whole_ones(
-    batch_items, runs
-):
-    buffer = buffer_of(batch_items=batch_items)
-    for number in range(2 * batch_items):
-        send(buffer, number)
-    for first in (0, batch_items):
-        batch = buffer.take_batch(0.0)
-        assert counts(batch) == runs
-        assert requests_of(batch) == list(range(first, first + batch_items))
-
-
-def test_a_run_takes_no_more_once_it_is_given_or_a_flush_waits_for_it_or_another_comes():
-    buffer = buffer_of(batch_items=100)
-    send(buffer, 0)
-    given = buffer.take_batch(0.0)
-    send(buffer, 1)
-    buffer.line_end()
-    send(buffer, 2)
-    send(buffer, 3, Future())
-    send(buffer, 4)
-    buffer.settle(given)
-    assert counts(buffer.take_batch(0.0)) == [1, 1, 1, 1]
-    large = buffer_of(batch_items=100, batch_bytes=100)
-    for _ in range(4):
-        send(large, b"x" * 10)
-    assert counts(large.take_batch(0.0)) == [2, 2]  # a quarter of a batch each
-
-
-def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
+def test_a_run_that_was_taken_apart_is_settled_with_all_its_parts():
     buffer = buffer_of(batch_items=4)
     for number in range(12):
         send(buffer, number)
@@ -172,21 +134,8 @@ def test_a_run_is_taken_apart_once_and_what_waited_behind_it_keeps_its_place():
     assert [(one.request, one.seq, one.attempts) for one in parts] == [
         (number, number + 1, 2) for number in range(4)
     ]
-    assert [*buffer.unsettled] == sorted(buffer.unsettled)
-    buffer.settle([run])  # of all that it was split into
+    buffer.settle([run])
     assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
-    assert requests_of(buffer.take_batch(0.0)) == [4, 5, 6, 7]
-
-
-def test_the_oldest_of_a_run_is_dropped_alone():
-    buffer = buffer_of(batch_items=4)
-    for number in range(6):
-        send(buffer, number)
-    assert buffer.look(lambda it: it.drop_oldest())
-    assert (buffer.items, buffer.ready_items) == (5, 5)
-    for left, runs in ([1, 2, 3], [1, 1, 1]), ([4, 5], [2]):
-        batch = buffer.take_batch(0.0)
-        assert (requests_of(batch), counts(batch)) == (left, runs)
 
 
 def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():

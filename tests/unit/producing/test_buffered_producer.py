@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 import re
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -14,15 +12,12 @@ from typing import Any
 import pytest
 from scripted_sink import Line, ScriptedSink, is_away, takes
 
-from leaderq.errors import BufferFull, ConfigurationError, SinkAway, SinkBusy
+from leaderq.errors import ConfigurationError, SinkAway, SinkBusy
 from leaderq.producing import (
     BatchOutcome,
     Block,
     BufferedProducer,
-    BufferState,
     Retry,
-    Settlement,
-    WhenFull,
 )
 from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
@@ -89,14 +84,11 @@ def test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one
 
 def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer, sink):
     one = producer(linger_s=60.0, batch_items=3)
-    one.send(1)
-    one.send(2)
-    assert one.snapshot().balance.pending == 2
-    one.send(3)
-    eventually(lambda: sink.calls == [[1, 2, 3]])
-    one.send(4)
+    for number in range(4):
+        one.send(number)
+    eventually(lambda: sink.calls == [[0, 1, 2]])
     assert one.close(30)  # nobody lingers once it is closing
-    assert sink.calls == [[1, 2, 3], [4]]
+    assert sink.calls == [[0, 1, 2], [3]]
 
 
 def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer, sink):
@@ -113,44 +105,7 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer, sink
 # -- no room
 
 
-@pytest.mark.parametrize("when_full", [WhenFull.RAISE, Block(0.0)])
-def test_memory_is_bounded_by_items_and_the_caller_is_told_as_of_any_full_queue(
-    producer, sink, when_full
-):
-    sink.shut()
-    one = producer(max_items=10, when_full=when_full)
-    for number in range(10):
-        one.send(number)
-    with pytest.raises(
-        BufferFull, match=r"10 requests of .* bytes in memory; the sink is too slow, or unreachable"
-    ) as full:
-        one.send(10)
-    assert isinstance(full.value, queue.Full)
-    snapshot = one.snapshot()
-    assert snapshot.state is BufferState.BLOCKED
-    assert snapshot.balance.refused == {"no room": 1}
-    assert snapshot.balance.accepted == 10
-
-
 # -- the end, settings
-
-
-def test_a_flush_waits_only_for_what_was_sent_before_it(producer, sink):
-    sink.shut()
-    sink.now(takes, takes_the_first, is_away)
-    one = producer(sink_timeout_s=60.0)
-    one.send("in hand")
-    eventually(lambda: sink.handed)
-    one.send("before")
-    done: list[Settlement] = []
-    flushing = threading.Thread(target=lambda: done.append(one.flush(60)))
-    flushing.start()
-    eventually(lambda: len(one._buffer._awaiting_end))  # it waits
-    one.send("after, and never confirmed")
-    sink.open.set()
-    flushing.join(30)
-    assert done[0]
-    assert one.snapshot().balance.pending == 1
 
 
 def test_all_problems_of_the_settings_are_told_at_once(sink):
@@ -170,28 +125,21 @@ def test_all_problems_of_the_settings_are_told_at_once(sink):
         assert re.search(rf"\b{name}(=| is ){value!r}", str(raised.value))
     with pytest.raises(ConfigurationError, match=r"Block\.timeout_s='5'"):
         Block("5")
+    with BufferedProducer(sink) as one, pytest.raises(ConfigurationError, match="persistence"):
+        one.send("a", on_durable=print)
 
 
 @pytest.mark.parametrize("not_a_time", [-1.0, float("nan"), "soon"])
-def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(producer, sink, not_a_time):
+def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(producer, not_a_time):
     one = producer()
     calls = [partial(one.send, "a"), partial(one.submit, "a"), one.flush, one.close]
-    for call in calls:
+    for call in [*calls, lambda **given: asyncio.run(one.asend("a", **given))]:
         with pytest.raises(ConfigurationError, match="timeout_s"):
             call(timeout_s=not_a_time)
-    with pytest.raises(ConfigurationError, match="timeout_s"):
-        asyncio.run(one.asend("a", timeout_s=not_a_time))
     for call in calls[:2]:
         with pytest.raises(ConfigurationError, match="ttl_s"):
             call(ttl_s=not_a_time)
     assert one.snapshot().balance.accepted == 0
-    one.send("b")
-    assert one.flush(None)
-
-
-def test_on_durable_needs_write_ahead(producer):
-    with pytest.raises(ConfigurationError, match="persistence"):
-        producer().send("a", on_durable=print)
 
 
 # -- A key that cannot be sent holds up its own requests, and no others

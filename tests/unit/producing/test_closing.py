@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
@@ -30,19 +30,6 @@ from leaderq.producing import (
     WhenFull,
 )
 from leaderq.testing import eventually
-
-
-def test_a_close_that_threw_everything_away_is_false_and_says_which_and_why(producer, sink):
-    sink.now(is_away)
-    one = producer()
-    for number in range(30):
-        one.send(number)
-    settlement = one.close(0.01)
-    assert not settlement
-    assert settlement.lost == {"closed before it was sent": 30}
-    assert [lost.request for lost in settlement.losses] == list(range(10, 30))
-    assert {lost.reason for lost in settlement.losses} == {LossReason.CLOSED}
-    assert not one.close()  # asked again, it says the same
 
 
 @pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
@@ -103,7 +90,10 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
         disk.room = 0 if state == "full" else None
         if reason is not LossReason.CLOSED:
             eventually(lambda: one.flush(0.0).lost or state == "full")
-        lost = one.close(0.0 if sink.script == [is_away] else 30).lost
+        settlement = one.close(0.0 if sink.script == [is_away] else 30)
+        lost = settlement.lost
+        assert not settlement and not one.close()  # asked again, it says the same
+        assert reason in {loss.reason for loss in settlement.losses}
         lines = [record.args for record in caplog.records if "requests lost" in record.getMessage()]
         counted = sum(args[2] for args in lines if args[1] == reason.value)
         assert counted == lost[reason.value] > 0
@@ -131,40 +121,36 @@ for number in range(100):
 """
 
 
-def ended(journal: str, ending: str = "") -> subprocess.CompletedProcess[str]:
-    """That program, with such an end."""
-    command = [sys.executable, "-c", _ENDS + ending, journal]
-    return subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "raise KeyboardInterrupt"])
-def test_a_program_that_ends_without_closing_leaves_what_is_pending_in_the_journal(
-    tmp_path, ending
+def test_a_program_that_ends_without_closing_leaves_all_in_the_journal_or_is_told_of_the_loss(
+    tmp_path,
 ):
-    assert ended(str(tmp_path), ending).returncode in (0, -signal.SIGINT)
-    with Journal(tmp_path) as journal:
-        assert journal.depth == 100
-
-
-def test_a_program_that_ends_without_closing_or_a_journal_is_told_of_the_loss():
-    assert "'closed before it was sent': 100" in ended("").stderr
+    for journal, ending in (str(tmp_path), "raise KeyboardInterrupt"), ("", ""):
+        command = [sys.executable, "-c", _ENDS + ending, journal]
+        ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        assert ended.returncode in (0, -signal.SIGINT)
+        assert ("'closed before it was sent': 100" in ended.stderr) is not bool(journal)
+    with Journal(tmp_path) as left:
+        assert left.depth == 100
 
 
 # -- sending from ``asyncio``: whatever it waits for, the event loop goes on
 
-T = TypeVar("T")
 
-
-async def beside(waiting: Awaitable[T], until: threading.Event | asyncio.Event) -> tuple[int, T]:
-    """Await it, and count the turns of the loop until ``until`` is set at the 50th."""
-    task = asyncio.ensure_future(waiting)
+async def beside(
+    waiting: Awaitable[object], until: threading.Event | asyncio.Event
+) -> tuple[int, object]:
+    """Await it, and count the turns of the loop until ``until`` is set at the 50th. No thread of
+    the loop's default executor is free.
+    """
     turns = 0
-    while not task.done():
-        await asyncio.sleep(0.001)
-        turns += 1
-        if turns == 50:
-            until.set()
-    return turns, task.result()
+    async with busy_default_executor():
+        task = asyncio.ensure_future(waiting)
+        while not task.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+            if turns == 50:
+                until.set()
+        return turns, task.result()
 
 
 @pytest.mark.parametrize("waits", ["send", "flush", "close"])
@@ -181,18 +167,6 @@ def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     assert (turns >= 50, bool(outcome)) == (True, True)
     assert one.close(30).confirmed == len(sink.confirmed)
     assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
-
-
-def test_a_flush_and_a_close_need_no_thread_of_the_programs_default_executor(producer, sink):
-    one = producer()
-    one.send("a")
-
-    async def main() -> None:
-        async with busy_default_executor():
-            assert (await asyncio.wait_for(one.aflush(), 30)).confirmed == 1
-            assert await asyncio.wait_for(one.aclose(), 30)
-
-    asyncio.run(main())
 
 
 def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
@@ -214,15 +188,3 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
     one.send("c", timeout_s=60.0)
     assert one.flush(30)
     assert sink.confirmed == ["a", "c"]
-
-
-def test_async_with_closes_and_tells_of_losses(sink):
-    async def block(**options: Any) -> None:
-        async with BufferedProducer(sink, linger_s=0.0, **options) as one:
-            assert await one.asend("a")
-
-    asyncio.run(block())
-    assert sink.confirmed == ["a"]
-    sink.now(is_away)
-    with pytest.raises(RequestsLost):
-        asyncio.run(block(close_timeout_s=0.01))

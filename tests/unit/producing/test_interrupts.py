@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -78,10 +79,10 @@ class Tracer:
                 raise Interrupt
         return self
 
-    def around(self, call: Callable[[], Any]) -> Any:
+    def around(self, call: Callable[[], Any]) -> None:
         sys.settrace(self)
         try:
-            return call()
+            call()
         finally:
             sys.settrace(None)
 
@@ -106,31 +107,22 @@ class Life:
         self.unsure: int | None = None
         self.futures: dict[int, Future[Any]] = {}
 
-    def send(self, number: int, *, with_future: bool = False) -> None:
+    def send(self, number: int, with_future: bool) -> None:
         if with_future:
             self.futures[number] = self.one.submit(number)
         else:
             self.one.send(number)
+        self.sent.append(number)
 
-    def run(self, tracer: Tracer | None, target: str, with_future: bool = False) -> None:
+    def run(self, tracer: Tracer, target: str, with_future: bool = False) -> None:
         """Send, flush, close; ``target`` is interrupted: a send by its number, or a method."""
-
-        def step(name: str, call: Callable[[], Any]) -> bool:
+        calls = {str(number): partial(self.send, number, with_future) for number in range(COUNT)}
+        calls |= {"flush": partial(self.one.flush, 0.01), "snapshot": self.one.snapshot}
+        for name, call in {**calls, "close": self.one.close}.items():
             try:
-                tracer.around(call) if tracer and name == target else call()
+                tracer.around(call) if name == target else call()
             except Interrupt:
-                return False
-            return True
-
-        for number in range(COUNT):
-            call = lambda n=number: self.send(n, with_future=with_future)  # noqa: E731
-            if step(str(number), call):
-                self.sent.append(number)
-            else:
-                self.unsure = number
-        step("flush", lambda: self.one.flush(0.01))
-        step("snapshot", self.one.snapshot)
-        step("close", lambda: self.one.close())
+                self.unsure = int(name) if name.isdigit() else None
 
     def end(self, caplog: pytest.LogCaptureFixture) -> None:
         """The sink was away all the time: everything is in the journal."""
@@ -138,10 +130,10 @@ class Life:
         balance = self.one.snapshot().balance
         assert settlement, settlement
         assert balance.is_exact
-        accepted = list(self.sent)
+        accepted = self.sent
         if balance.accepted > len(accepted):
             assert self.unsure is not None
-            accepted = sorted([*accepted, self.unsure])
+            accepted = sorted({*accepted, self.unsure})
         assert balance.accepted == len(accepted)
         assert (settlement.journaled, settlement.confirmed) == (len(accepted), 0)
         assert balance.pending == len(accepted)
@@ -207,10 +199,10 @@ def test_interrupted_in_a_thread_of_its_own_a_producer_goes_on_and_loses_nothing
         finally:
             threading.settrace(None)
         for number in range(COUNT):
-            life.send(number, with_future=number % 3 == 0 and persistence is None)
+            life.send(number, number % 3 == 0 and persistence is None)
         life.sink.now(takes)
         for number in range(COUNT, 2 * COUNT):
-            life.send(number)
+            life.send(number, False)
         settlement = life.one.flush(60)
         assert settlement, tracer.where
         balance = life.one.snapshot().balance

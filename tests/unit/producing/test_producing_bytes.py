@@ -60,9 +60,7 @@ def test_a_plain_value_comes_back_as_it_was(value):
         ((b"k", "v", 1, 0.5, None, True), True),
         (b"v", True),
         ((b"k", [1]), False),  # it may change before it is written
-        ([b"k"], False),
-        ((b"k", object()), False),
-        (namedtuple("pair", "key value")(b"k", object()), False),
+        (namedtuple("pair", "key value")(b"k", b"v"), False),
     ],
 )
 def test_a_codec_need_not_be_asked_about_what_it_always_has_bytes_for(value, sure):

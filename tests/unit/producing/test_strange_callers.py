@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from forks import in_child
 from scripted_sink import is_away, takes
 
 from leaderq.errors import ConfigurationError, ProducerClosed, WouldDeadlock
@@ -18,25 +19,20 @@ async def later(*_: Any) -> None:
     pass
 
 
-class WithAsync:
-    """A sink, or a codec, one of whose methods is a coroutine function."""
-
-    def __init__(self, name: str) -> None:
-        for one in ("send", "close", "serialize", "deserialize"):
-            setattr(self, one, later if one == name else print)
+def with_async(name: str) -> Any:
+    """A sink and a codec, one of whose methods is a coroutine function."""
+    methods = dict.fromkeys(("send", "close", "serialize", "deserialize"), print)
+    return SimpleNamespace(**{**methods, name: later})
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    *(
-        ({name: later}, f"{name} is later, a coroutine function")
-        for name in ("key", "dropped_listener")
-    ),
-    *(({"to": WithAsync(name)}, f"the sink's {name} is later") for name in ("send", "close")),
+    ({"key": later}, "key is later, a coroutine function"),
+    ({"dropped_listener": later}, "dropped_listener is later, a coroutine function"),
+    ({"to": with_async("close")}, "the sink's close is later"),
     ({"to": print}, "CallableSink"),
     ({"to": CallableSink}, "an instance"),
     ({"to": object()}, "send and close"),
-    ({"codec": WithAsync("serialize")}, "serialize is later"),
-    ({"codec": WithAsync("deserialize")}, "deserialize is later"),
+    ({"codec": with_async("deserialize")}, "deserialize is later"),
     ({"codec": object()}, "serialize is None"),
     ({"when_full": WhenFull.DROP_OLDEST}, "DROP_OLDEST with a journal"),
 ]
@@ -49,20 +45,13 @@ def test_what_cannot_be_used_is_refused_when_it_is_given(producer, tmp_path, giv
     assert not (tmp_path / "journal").exists()
 
 
-class Texts:
-    """A codec that returns no bytes."""
-
-    def serialize(self, value: Any) -> Any:
-        return str(value)
-
-    def deserialize(self, data: bytes) -> Any:
-        return int(data)
+NO_BYTES = SimpleNamespace(serialize=str, deserialize=int)
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"codec": Texts()}, r"serialize returned a str .* must return bytes"),
+        ({"codec": NO_BYTES}, r"serialize returned a str .* must return bytes"),
         ({"key": lambda request: [request]}, "key returned a list for a request, which has no"),
     ],
 )
@@ -108,62 +97,34 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
 
 def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(producer):
     one = producer()
+
+    def refused() -> None:
+        for ask in (one.flush, one.snapshot, lambda: one.send(1)):
+            with pytest.raises(ProducerClosed):
+                ask()
+        assert one.close()
+
     with one._buffer._lock:  # by another thread, say, which the child does not have
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            for ask in (one.flush, one.snapshot, lambda: one.send(1)):
-                try:
-                    ask()
-                except ProducerClosed:
-                    refused += 1
-            os._exit(0 if refused == 3 and one.close() else 1)
-    done: list[int] = []
-
-    def is_done() -> bool:
-        number, status = os.waitpid(child, os.WNOHANG)
-        done.extend([status] if number else [])
-        return bool(done)
-
-    try:
-        eventually(is_done)
-    finally:
-        if not done:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(done[0]) == 0
+        in_child(refused)
 
 
 # -- requests sent by finalizers, signal handlers and logging handlers, whatever they interrupt
 
 
 @pytest.mark.parametrize("lock", ["buffer", "journal"])
-def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(
-    producer, sink, tmp_path, lock
-):
-    journal = Journal(tmp_path, sync=NO_SYNC)
-    one = producer(journal=journal, persistence=NO_SYNC)
-    calls: list[Any] = [
-        lambda: one.send(1),
-        lambda: one.submit(1),
-        one.snapshot,
-        one.flush,
-        one.close,
-    ]
-    held = one._buffer._lock if lock == "buffer" else journal._gate
-    if lock == "journal":
-        calls += [
-            lambda: journal.append(b"x"),
-            lambda: journal.append_soon(b"x"),
-            journal.flush,
-            journal.close,
-        ]
-    with held:  # as the interrupted thread does
-        for call in calls:
-            with pytest.raises(WouldDeadlock):
-                call()
-    assert one.snapshot().balance.accepted == 0
-    one.send(2)
-    assert one.flush(30)
-    one.close()
-    journal.close()
+def test_a_call_that_interrupts_its_own_thread_inside_is_refused_at_once(producer, tmp_path, lock):
+    with Journal(tmp_path, sync=NO_SYNC) as journal:
+        one = producer(journal=journal, persistence=NO_SYNC)
+        calls: list[Any] = [partial(one.send, 1), partial(one.submit, 1)]
+        calls += [one.snapshot, one.flush, one.close]
+        if lock == "journal":
+            calls += [partial(journal.append, b"x"), partial(journal.append_soon, b"x")]
+            calls += [journal.flush, journal.close]
+        with one._buffer._lock if lock == "buffer" else journal._gate:  # as the thread does
+            for call in calls:
+                with pytest.raises(WouldDeadlock):
+                    call()
+        assert one.snapshot().balance.accepted == 0
+        one.send(2)
+        assert one.flush(30)
+        one.close()

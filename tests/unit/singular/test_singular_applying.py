@@ -15,18 +15,6 @@ from leaderq.singular import SingularUpdateQueue
 from leaderq.testing import eventually
 
 
-@pytest.mark.parametrize("error", [RuntimeError("broken listener"), SystemExit(3)])
-def test_a_listener_that_fails_is_logged_and_the_queue_goes_on(caplog, error) -> None:
-    def broken(request: object, failure: BaseException) -> None:
-        raise error
-
-    with SingularUpdateQueue(lambda n: 1 / n, on_error=broken) as queue:
-        queue.post(0)
-        assert queue.submit(1).result() == 1
-    assert "listener" in caplog.text
-    assert queue.failure is None
-
-
 class Rude(BaseException):
     """Not an Exception, and nothing that anybody expects."""
 

@@ -9,8 +9,9 @@ down one state in which the host may come up again after a cut at that moment.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,6 @@ class _File:
 
     forced: bytes = b""
     since: list[tuple[int, bytes | None]] = field(default_factory=list)
-
-    def copy(self) -> _File:
-        return _File(self.forced, list(self.since))
-
-    def settle(self) -> None:
-        self.forced = self.cut(lambda: True)
-        self.since = []
 
     def cut(self, keeps: Callable[[], bool]) -> bytes:
         data = bytearray(self.forced)
@@ -86,25 +80,26 @@ class PowerCutDisk(Disk):
         self._ids[path] = number
         return number
 
-    def _step(self) -> None:
-        if self._luck.random() < self._chance:
-            self.moments.append(self.now())
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        with self._lock:
+            if self._luck.random() < self._chance:
+                self.moments.append(self.now())
+            yield
 
     def now(self) -> Moment:
         """Return this very moment."""
         with self._lock:
-            files = {number: file.copy() for number, file in self._files.items()}
+            files = {at: replace(one, since=[*one.since]) for at, one in self._files.items()}
             return Moment(dict(self._names), list(self._renamed), files, self._facts())
 
     def make_directory(self, path: Path) -> None:
-        with self._lock:
-            self._step()
+        with self._step():
             super().make_directory(path)
             self._renamed.append((path.parent, {path: None}))
 
     def create(self, path: Path) -> int:
-        with self._lock:
-            self._step()
+        with self._step():
             fd = super().create(path)
             self._open[fd] = number = self._take(path)
             self._renamed.append((path.parent, {path: number}))
@@ -122,40 +117,35 @@ class PowerCutDisk(Disk):
             super().close(fd)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        with self._lock:
-            self._step()
+        with self._step():
             written = super().write(fd, data, offset)
             self._files[self._open[fd]].since.append((offset, bytes(data[:written])))
             return written
 
     def truncate(self, fd: int, size: int) -> None:
-        with self._lock:
-            self._step()
+        with self._step():
             super().truncate(fd, size)
             self._files[self._open[fd]].since.append((size, None))
 
     def sync(self, fd: int) -> None:
-        with self._lock:
-            self._step()
-            self._files[self._open[fd]].settle()
+        with self._step():
+            file = self._files[self._open[fd]]
+            file.forced, file.since = file.cut(lambda: True), []
 
     def rename(self, old: Path, new: Path) -> None:
-        with self._lock:
-            self._step()
+        with self._step():
             super().rename(old, new)
             self._ids[new] = self._ids.pop(old)
             self._renamed.append((new.parent, {old: GONE, new: self._ids[new]}))
 
     def remove(self, path: Path) -> None:
-        with self._lock:
-            self._step()
+        with self._step():
             super().remove(path)
             self._ids.pop(path, None)
             self._renamed.append((path.parent, {path: GONE}))
 
     def sync_directory(self, path: Path) -> None:
-        with self._lock:
-            self._step()
+        with self._step():
             for where, change in self._renamed:
                 if where == path:
                     self._names.update(change)

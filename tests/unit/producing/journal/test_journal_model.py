@@ -74,15 +74,14 @@ class JournalMachine(RuleBasedStateMachine):
             self.accepted[record_id] = payload
         self.highest = first + len(payloads) - 1
 
-    @rule(size=st.integers(0, 1500))
-    def append(self, size):
-        payload = self.payload(size)
-        self.took(self.journal.append(payload), [payload])
-
-    @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
-    def append_many(self, sizes):
-        payloads = [self.payload(size) for size in sizes]
-        self.took(self.journal.append_many(payloads)[0], payloads)
+    @rule(sizes=st.integers(0, 1500) | st.lists(st.integers(0, 300), min_size=1, max_size=8))
+    def append(self, sizes):
+        if isinstance(sizes, int):
+            payload = self.payload(sizes)
+            self.took(self.journal.append(payload), [payload])
+        else:
+            payloads = [self.payload(size) for size in sizes]
+            self.took(self.journal.append_many(payloads)[0], payloads)
 
     @rule(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8))
     def append_soon(self, sizes):
@@ -142,21 +141,17 @@ class JournalMachine(RuleBasedStateMachine):
         ids = sorted(self.accepted)
         return [ids[place % len(ids)] for place in places] if ids else []
 
-    @rule(places=st.lists(st.integers(0, 199), max_size=10))
-    def ack(self, places):
-        ids = self.chosen(places)
+    @rule(places=st.lists(st.integers(0, 199), max_size=10), is_up_to=st.booleans())
+    def ack(self, places, is_up_to):
+        ids = self.chosen(places[:1] if is_up_to else places)
         fresh = set(ids) - self.acked
-        assert self.journal.ack_many(ids) == len(fresh)
+        if is_up_to and ids:
+            fresh = {one for one in self.accepted if one <= ids[0]} - self.acked
+            assert self.journal.ack_to(ids[0]) == len(fresh)
+        else:
+            assert self.journal.ack_many(ids) == len(fresh)
         self.acked |= fresh
         self.forgettable |= fresh
-
-    @rule(place=st.integers(0, 199))
-    def ack_to(self, place):
-        for upto in self.chosen([place]):
-            fresh = {record_id for record_id in self.accepted if record_id <= upto} - self.acked
-            assert self.journal.ack_to(upto) == len(fresh)
-            self.acked |= fresh
-            self.forgettable |= fresh
 
     @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
     def read(self, after, max_items, max_bytes):
@@ -179,35 +174,15 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.journal.report.was_clean
         assert not any(damage.lost for damage in self.journal.report.damages)
 
-    @rule()
-    def killed(self):
-        crash(self.journal)
-        self.open()
-        assert not any(damage.lost for damage in self.journal.report.damages)
-        self.take_back_forgotten()
-
-    @rule(data=st.binary(min_size=1, max_size=60))
-    def killed_in_the_middle_of_a_write(self, data):
+    @rule(data=st.binary(max_size=60))
+    def killed(self, data):
+        """In the middle of a write of ``data``."""
         crash(self.journal)
         with segments(self.place)[-1].open("ab") as file:
             file.write(data)
         self.open()
+        assert data or not any(damage.lost for damage in self.journal.report.damages)
         self.take_back_forgotten()
-
-    @rule(share=st.floats(0, 1))
-    def killed_and_the_last_segment_cut_at_any_byte(self, share):
-        crash(self.journal)
-        path = segments(self.place)[-1]
-        os.truncate(path, int(path.stat().st_size * share))
-        self.open()
-        self.take_back_damage(is_counted=False)  # nobody can count what is not there
-        # nor know which ids were given out after the cursor was saved
-        self.highest = self.journal.next_id - 1
-        self.acked = {number for number in self.acked if number <= self.highest}
-        self.accepted = {
-            number: data for number, data in self.accepted.items() if number <= self.highest
-        }
-        self.forgettable &= self.acked
 
     @rule(
         which=st.floats(0, 0.999),
@@ -222,7 +197,13 @@ class JournalMachine(RuleBasedStateMachine):
         offset = int(path.stat().st_size * share)
         flip(path, offset, mask)
         self.open()
-        self.take_back_damage(at_most=0 if offset < HEADER_BYTES else 1)
+        self.take_back_forgotten()
+        lost = set(self.left()) - {entry.id for entry in self.everything()}
+        assert len(lost) <= (0 if offset < HEADER_BYTES else 1)
+        cut_off = self.journal.report.torn_bytes // HEAD_BYTES
+        assert len(lost) <= self.journal.counters.corrupt + cut_off, "what is missing is counted"
+        for record_id in lost:
+            self.hurt[record_id] = self.accepted.pop(record_id)
 
     @rule(
         slots=st.sampled_from([(0,), (1,), (0, 1)]),
@@ -256,19 +237,6 @@ class JournalMachine(RuleBasedStateMachine):
         assert back <= self.forgettable
         self.acked -= back
         self.forgettable -= back
-
-    def take_back_damage(self, *, at_most: int | None = None, is_counted: bool = True) -> None:
-        """After damage: whatever is read is right and in order, all that is missing is counted, and
-        no more than may be.
-        """
-        self.take_back_forgotten()
-        there = {entry.id for entry in self.everything()}
-        lost = set(self.left()) - there
-        assert at_most is None or len(lost) <= at_most
-        cut_off = self.journal.report.torn_bytes // HEAD_BYTES
-        assert not is_counted or len(lost) <= self.journal.counters.corrupt + cut_off
-        for record_id in lost:
-            self.hurt[record_id] = self.accepted.pop(record_id)
 
     def everything(self) -> list[object]:
         found, after = [], 0

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import crash, flip, no_space
+from faulty_disk import crash
 from power_cut import Moment, PowerCutDisk, platter
-from scripted_sink import ScriptedSink, is_away, takes
 
-from leaderq.errors import JournalFull
-from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, Journal
+from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
 from leaderq.producing.journal import Policy, cursor, recovery
 from leaderq.testing import eventually
 
@@ -89,18 +87,14 @@ class Life:
         self.told.append((number, payload))  # by two threads, so not in the order of the ids
 
     def live(self, journal: Journal, steps: int) -> None:
+        uses = [self.append, self.append, self.append, self.append_soon, self.ack, self.flush]
         for _ in range(steps):
-            self.luck.choice(
-                [self.append, self.append, self.append_many, self.append_soon, self.ack, self.flush]
-            )(journal)
+            self.luck.choice(uses)(journal)
 
     def append(self, journal: Journal) -> None:
-        payload = self.payload()
-        self.note(journal.append(payload), payload)
-
-    def append_many(self, journal: Journal) -> None:
-        many = [self.payload() for _ in range(2)]
-        for number, payload in zip(journal.append_many(many), many, strict=True):
+        many = [self.payload() for _ in range(self.luck.choice([1, 1, 2]))]
+        ids = journal.append_many(many) if many[1:] else [journal.append(*many)]
+        for number, payload in zip(ids, many, strict=True):
             self.note(number, payload)
 
     def append_soon(self, journal: Journal) -> None:
@@ -243,111 +237,3 @@ def test_the_system_is_asked_to_force_out_each_record_and_each_name(tmp_path, mo
         for number in range(1, 4):
             journal.append(b"record")
             assert forced["fdatasync"].count(segment.stat().st_ino) == number
-
-
-def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host):
-    """The names of new cursor files are forced out, though no segment is made whose name would
-    be.
-    """
-    life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
-    journal, _ = opened(life, first)
-    for _ in range(3):
-        life.append(journal)
-    journal.close()
-    for path in (first / "above" / "journal").glob("cursor.*"):
-        path.unlink()
-    life.safe = len(life.told)
-
-    class Full(PowerCutDisk):
-        def create(self, path: Path) -> int:
-            if path.suffix == ".seg":
-                raise no_space()
-            return super().create(path)
-
-    disk = Full(first, life.luck, 0.0, life.facts)
-    journal = Journal(first / "above" / "journal", segment_bytes=SEGMENT, disk=disk)
-    life.done = {life.told[0][0]}
-    journal.ack_many(life.done)
-    life.flush(journal)
-    moment = disk.now()
-    journal.close()
-    checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
-
-
-def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[bytes]:
-    """What lies in the segments, and in what was set aside, once the journal was opened after a
-    cut.
-    """
-    journal, _ = opened(life, host.after(moment, folder, life.luck))
-    journal.close()
-    return [path.read_bytes() for path in journal.directory.glob("*.seg*")]
-
-
-@pytest.mark.parametrize("what", ["segment", "tail"])
-def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
-    """A segment; or a last record that was whole once, and is not when a killed process is
-    followed.
-    """
-    luck = random.Random(3)
-    for _ in range(8):
-        life, first = Life(luck, EVERY_ITEM), host.folder()
-        journal, _ = opened(life, first)
-        ids = [journal.append(b"x" * 1000) for _ in range(8 if what == "segment" else 3)]
-        (Journal.close if what == "segment" else crash)(journal)
-        files = sorted((first / "above" / "journal").glob("*.seg"))
-        damaged, begin = files[0], 0
-        if what == "tail":
-            damaged = files[-1]
-            begin = damaged.stat().st_size - 1000
-        flip(damaged, begin + 500)
-        data = damaged.read_bytes()[begin:]
-        journal, disk = opened(life, first, 1.0)
-        if what == "tail":
-            journal.append(b"next")
-        else:
-            journal.read(max_items=100)
-            journal.ack_many(ids)
-            journal.flush()
-            eventually(lambda journal=journal: journal.counters.set_aside)
-        journal.close()
-        for moment in chosen(luck, disk.moments, 20):
-            assert any(data in one for one in kept_after(host, life, moment, first))
-
-
-@pytest.mark.timeout(3600)
-def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
-    """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
-    cuts = 0
-    luck = random.Random(17)
-    while cuts < CUTS / 8:
-        sent: list[int] = []
-        sink = ScriptedSink()
-        first = host.folder()
-        facts = lambda sent=sent, sink=sink: (len(sent), list(sink.confirmed))  # noqa: E731
-        disk = PowerCutDisk(first, luck, 0.15, facts)
-        for start in (0, 100):
-            sink.now(luck.choice([takes, is_away]))
-            journal = Journal(first / "j", sync=EVERY_ITEM, segment_bytes=SEGMENT, disk=disk)
-            one = BufferedProducer(
-                sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, max_items=5
-            )
-            for number in range(start, start + 12):
-                try:
-                    one.send(number)
-                except JournalFull:
-                    continue
-                sent.append(number)
-            one.close(0.05)
-            journal.close()
-        for moment in chosen(luck, disk.moments, 10):
-            cuts += 1
-            place = host.after(moment, first, luck)
-            count, confirmed = moment.facts
-            after = ScriptedSink()
-            with BufferedProducer(after, journal=place / "j", persistence=EVERY_ITEM) as last:
-                assert last.flush(60).pending == 0
-            fresh = [number for number in after.confirmed if number not in confirmed]
-            assert set(sent[:count]) <= set(confirmed) | set(after.confirmed)
-            assert fresh == sorted(fresh)
-            shutil.rmtree(place)
-        shutil.rmtree(first)
