@@ -20,6 +20,7 @@ from leaderq.dyno import (
     StaleLease,
     Unique,
     Worker,
+    consumer,
 )
 from leaderq.dyno.shard_view import ShardView
 from leaderq.engine.dead_letters import Moved
@@ -332,3 +333,26 @@ def test_what_is_not_the_user_s_cannot_be_a_queue(s, root):
     (who,) = s.guests("a")
     with pytest.raises(ConfigurationError, match="one of its own"):
         who.do(lambda: DynoQueue(who.session, root))
+
+
+@pytest.mark.parametrize("skew_s", [-2.5, 0.0, 2.5])
+def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(skew_s, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(consumer.log, "warning", lambda said, *values: told.append(said % values))
+
+    @scene(1)
+    def test_calendar(s):
+        (a,) = sides(s, "a")
+        a.who.process.skew_s = skew_s
+        a.pop(1)
+
+    test_calendar()
+    assert len(told) == (skew_s != 0.0)
+    assert all(f"queue=/d s={skew_s:.1f}" in one for one in told)
+
+
+def test_an_id_that_cannot_be_one_is_refused_with_the_message():
+    assert Message(id="\u5b57" * 22).id
+    for id in ("\u5b57" * 23, "x" * 201):
+        with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
+            Message(id=id)

@@ -14,7 +14,7 @@ from leaderq import Deposed, LeaderCareer
 from leaderq.base import clock
 from leaderq.election import Operator
 from leaderq.errors import SessionClosed, WouldDeadlock
-from leaderq.events import WorkPaused
+from leaderq.events import TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
 from leaderq.zookeeper import SetData
@@ -404,3 +404,41 @@ def test_the_vocabulary_sees_two_that_believe():
         b.await_term()
 
     assert all(lives(both, 3))
+
+
+class Observed(Slow):
+    """Whoever observes the end of its term never comes back from it."""
+
+    def prepare(self) -> None:
+        self.events.subscribe(TermEnding, lambda _event: clock.sleep(1000.0))
+
+
+def test_a_first_lease_behind_a_follower_that_is_lost_has_the_margin_of_the_guardian():
+    """Who waits pings every T/3 only; the first lease is as long as its proof."""
+    margins: list[float] = []
+
+    def claim(s: Scene) -> None:
+        first, a, b = s.actor("f", server=2), s.actor("a", server=0), s.actor("b", server=2)
+        term = first.lead()
+        a.wait_in_line()
+        b.wait_in_line()
+        s.run(3.0 + 4 * s.world.faults())
+        first.conclude(term)
+        late = a.await_term()
+        for other in (1, 2):
+            s.ensemble.cut(0, other)
+        b.await_term()
+        shares = a.session.shares
+        margins.append(a.process.clock_s() - late.deadline - shares.gone_s + shares.trusted_s)
+
+    assert not any(lives(claim, 40, servers=3, timeout_s=6.0, tick_s=0.5))
+    assert min(margins) > 0.0
+
+
+@scene(3)
+def test_an_observer_that_blocks_keeps_no_budget_from_beginning(s):
+    a, b = workers(s, "ab", Observed, handover_budget_s=1.0)
+    s.ask(lambda beside: Operator(beside, "c").step_down())
+    s.until(lambda: not a.process.alive, within_s=2.0)
+    s.until(lambda: seen(s, "unit", "b"), within_s=1.0)
+    assert b.process.alive

@@ -20,6 +20,8 @@ bug      where the rest of it is tested
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from leaderq import Deposed
@@ -37,6 +39,7 @@ from simulation.scenarios import (
     is_claim,
     is_close,
     is_create,
+    is_multi,
     is_release,
     scene,
 )
@@ -331,3 +334,67 @@ def test_work_stays_paused_when_an_old_proof_comes(s):
     s.run(0.01)
     assert a.process.clock_s() < term.deadline
     assert not a.events(WorkResumed)
+
+
+@pytest.mark.parametrize("end", ["replace", "close"])
+@scene(10)
+def test_bug_10_a_term_ends_before_its_session_whatever_stands_still(s, end):
+    a, b, term = s.standing("ab")
+    with a.stalled(WorkPaused) as is_reached:
+        s.ask(lambda beside: Operator(beside, "c").pause())
+        s.until(is_reached)
+        if end == "replace":
+            s.replace(a)
+        else:
+            a.do(a.session.close)
+        assert b.await_term().number == 2
+        assert not a.believes(term)
+    assert term.reason is Reason.SESSION
+
+
+@scene(timeout_s=20.0)
+def test_bug_09_a_session_replaced_between_look_and_claim_wins_nothing(s):
+    a = s.actor("a")
+    with a.stalled(Standing) as is_reached:
+        a.stand()
+        s.until(is_reached)
+        old = a.session.id
+        s.lose(a, is_close, "request")
+        s.cut(a)
+        s.replace(a)
+        s.heal(a)
+        s.until(lambda: a.session.id not in (None, old))
+    term = a.await_term()
+    assert s.line()[term.id] == a.session.id == s.line()[s.record()["id"]]
+
+
+@scene(5, timeout_s=4.0)
+def test_bug_11_answers_to_reads_do_not_keep_a_leader(s):
+    a = s.actor("a")
+    term = a.lead()
+    answered: list[object] = []
+
+    def read() -> None:
+        while not term.ending.is_set():
+            with suppress(LeaderqError):
+                answered.append(a.session.exists(LINE))
+            clock.sleep(0.001)
+
+    a.begin(read)
+    s.rules.append(("host-a", lambda request: "request" if is_multi(request) else None))
+    s.until(term.ending.is_set, within_s=4.0)
+    assert a.refuses(term)
+    assert term.reason is Reason.LEASE
+    assert len(answered) > 5
+
+
+@scene(timeout_s=6.0)
+def test_a_proof_that_took_longer_than_a_beat_is_followed_by_the_next_one(s):
+    a = s.actor("a")
+    term = a.lead()
+    s.network.cut("host-a", back=False)
+    s.run(2.0 * Shares(6.0).beat_s)
+    s.heal(a)
+    s.run(12.0)
+    assert a.believes(term)
+    assert not a.events(WorkPaused)

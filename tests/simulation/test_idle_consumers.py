@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from leaderq.base import clock
 from leaderq.dyno import Message
 from leaderq.queues import DistributedPriorityQueue, DistributedQueue
 from simulation.scenarios import Scene, is_asking, scene
@@ -93,3 +94,24 @@ def test_a_pop_that_was_beaten_lets_the_others_go_first_and_takes_what_they_leav
     s.run(1.0)
     assert done[-1][0] == "left"
     assert max(at_s - push_s[text] for text, at_s in done[1:]) < 0.1
+
+
+@LOCKING
+@scene(3)
+def test_what_is_of_the_share_of_one_that_hangs_is_taken_by_another_within_100_ms(s, lock):
+    guests, begun = s.guests("abp"), list[tuple[str, float]]()
+    producer = opened(guests[-1], lock)
+
+    def hang(value: str) -> None:
+        begun.append((value, s.now_s))
+        clock.sleep(60.0)
+
+    consuming(guests[0], hang, lock)
+    consuming(guests[1], lambda value: begun.append((value, s.now_s)), lock)
+    s.run(2.0)
+    put_s = paced(s, lambda value: guests[-1].do(lambda: producer.put(value)))
+    s.run(1.0)
+    waits_s = sorted(at_s - put_s[value] for value, at_s in begun)
+    assert len(waits_s) == ITEMS
+    assert waits_s[-2] < 0.1  # it may have claimed one ahead before it hung
+    assert waits_s[ITEMS * 3 // 4] < 0.05, "it is known not to be at work"

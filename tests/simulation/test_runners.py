@@ -6,6 +6,7 @@ cancellations, and several careers of one process. One of each on a real server:
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -240,3 +241,33 @@ def test_two_candidates_under_one_id_are_told_of(s):
         s.run(3 * s.timeout_s)
     said = {call.args[0] % call.args[1:] for call in warned.mock_calls}
     assert any("give each its own --id career=c id=a znodes=" in one for one in said), said
+
+
+@scene(5, timeout_s=6.0)
+def test_a_task_whose_wait_was_cancelled_stands_again_with_the_same_block(s):
+    a, b = s.guests("ab")
+
+    async def lead_when_it_can() -> int:
+        block, me = a.session.leadership("c"), asyncio.current_task()
+        assert me is not None
+        for cancelled in itertools.count():
+            timer = asyncio.get_running_loop().call_later(0.3, me.cancel)
+            try:
+                async with block as term:
+                    timer.cancel()
+                    term.check()
+                    return cancelled
+            except asyncio.CancelledError:
+                continue
+        raise AssertionError
+
+    def lead_a_while() -> None:
+        with b.session.leadership("c"):
+            clock.sleep(2.0)
+
+    other = b.begin(lead_a_while)
+    s.until(lambda: s.line())
+    loop = a.do(lambda: primitives.new_event_loop(None))
+    assert a.do(lambda: loop.run_until_complete(lead_when_it_can())) >= 2
+    other.result()
+    s.until(lambda: s.line() == {})

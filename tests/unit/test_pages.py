@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -160,3 +161,19 @@ def test_each_step_of_the_lives_is_done_by_a_function_that_is_there() -> None:
         assert [step for step in steps if not STEP.search(step)] == []
     for file, name in STEP.findall(text):
         assert stands(f"leaderq/{file}::{name.replace('.', '::')}"), name
+
+
+SPEC = r"\b[Tt]he spec(ification)?\b|\(spec[,: ]|\bspec,? (fact )?\d"
+ELSEWHERE = re.compile(rf"\bDESIGN\b|\bdesign (page|input)\b|{SPEC}")
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for folder in ("leaderq", "docs"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in {".py", ".md", ".rst"}:
+                yield path.relative_to(ROOT), path.read_text()
+
+
+def test_no_page_is_cited_that_an_adopter_does_not_have():
+    found = {str(path): ELSEWHERE.search(text) for path, text in texts()}
+    assert {path: match[0] for path, match in found.items() if match} == {}

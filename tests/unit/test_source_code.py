@@ -219,3 +219,46 @@ def test_a_source_distribution_has_all_that_the_repository_has(tmp_path):
         packed = {name.partition("/")[2] for name in tar.getnames()}
     wanted = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     assert wanted - packed == OF_THE_REPOSITORY
+
+
+FUTURES = {"primitives.Future"}
+
+
+def aliases(tree: ast.Module) -> set[str]:
+    """The names by which a module knows the seams."""
+    return {
+        one.asname or one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if f"{node.module}.{one.name}" in SEAMS
+    }
+
+
+def eager(node: ast.AST, *, in_function: bool = False) -> Iterator[ast.AST]:
+    """What is evaluated once: on import, or as the default of a parameter."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        yield from node.args.defaults
+        yield from (one for one in node.args.kw_defaults if one is not None)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for one in body:
+            yield from eager(one, in_function=True)
+    elif isinstance(node, ast.AnnAssign) and not in_function:  # annotations are not evaluated
+        if node.value is not None:
+            yield from eager(node.value)
+    else:
+        if not in_function:
+            yield node
+        for one in ast.iter_child_nodes(node):
+            yield from eager(one, in_function=in_function)
+
+
+def test_nothing_of_the_seams_is_captured_on_import_or_as_a_default(trees):
+    captured = [
+        f"{path}:{part.lineno} {ast.unparse(part)}"
+        for path, tree in trees.items()
+        if (known := aliases(tree))
+        for part in eager(tree)
+        if isinstance(part, ast.Attribute) and getattr(part.value, "id", None) in known
+    ]
+    assert [one for one in captured if one.rpartition(" ")[2] not in FUTURES] == []

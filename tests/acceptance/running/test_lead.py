@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import running_with
 
 from leaderq.election import Operator
 from leaderq.running.descendants import children_of
@@ -154,3 +155,21 @@ def test_the_exit_code_of_a_command_is_that_of_its_leader(start, tmp_path, comma
     (tmp_path / "no-interpreter").chmod(0o755)
     command = [word.format(folder=tmp_path) for word in command]
     assert start("commands", command=command).wait() == code
+
+
+LEAVING = """
+(trap '' TERM; while :; do echo left >>"$0"; sleep 0.01; done) &
+setsid sh -c 'trap "" TERM; while :; do echo apart >>"$0"; sleep 0.01; done' "$0" &
+until grep -q left "$0" && grep -q apart "$0"; do sleep 0.01; done
+"""
+
+
+def test_what_a_command_leaves_running_when_it_ends_is_dead_when_its_leader_is(
+    lead, journal, history
+):
+    a = lead("sh", "-c", LEAVING, str(journal), arguments=["--handover-budget-s", "2"])
+    assert a.wait() == 0
+    size = len(text(journal))
+    # Were one alive, this would be its time to show it.
+    assert not running_with(str(history.path))
+    assert len(text(journal)) == size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from leaderq.admin.actions import Action, Deed, carry_out
 from leaderq.admin.careers import Condition, condition_of
 from leaderq.admin.snapshot import PageSnapshot, reading
 from leaderq.base.clock import now_ms
+from leaderq.dashboard.refresher import Refresher
 from leaderq.dyno import DynoQueue, Message
 from leaderq.election import Operator, TermRecord
 from leaderq.election.layout import Layout, encode
@@ -26,8 +28,8 @@ from leaderq.schedules.definition import When
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord
 from leaderq.schedules.record import encode as encoded
-from leaderq.testing import eventually
-from leaderq.zookeeper import Session
+from leaderq.testing import ZooKeeperServer, eventually
+from leaderq.zookeeper import Session, connect
 
 ROOT = "/leaderq"
 READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
@@ -235,3 +237,23 @@ def test_a_scrape_of_a_deep_queue_lists_none_of_its_items(session, sent, monkeyp
         assert sent == []
         eventually(lambda: noted_s() != before)
     assert not [one for one in sent if "GetChildren" in one and "'/q'" in one]
+
+
+def test_a_server_that_is_restarted_or_comes_back_empty_is_found_again():
+    with ZooKeeperServer() as server, connect(server.address, timeout_s=2.0) as session:
+        stood_for(session, "c")
+        refresher = Refresher(reading(session, ROOT, ("/",)), 0.05)
+        refresher.start()
+        try:
+            assert refresher.after().result(60).problem is None
+            for careers in (["c"], []):
+                server.kill()
+                eventually(lambda: refresher.after().result(60).problem is not None)
+                assert [one.career for one in refresher.after().result(60).careers] == ["c"]
+                if not careers:
+                    shutil.rmtree(server.folder / "data")
+                server.start()
+                eventually(lambda: refresher.after().result(60).problem is None)
+                assert [one.career for one in refresher.after().result(60).careers] == careers
+        finally:
+            refresher.stop()

@@ -8,9 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from forks import in_child
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
-from leaderq.errors import BadVersion, ConfigurationError, LeaderqError, NodeExists, NoNode
+from leaderq.errors import (
+    BadVersion,
+    ConfigurationError,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    QueueClosed,
+)
 from leaderq.queues import Retry
 from leaderq.testing import eventually
 from leaderq.zookeeper import Check, Create, Operation, SetData
@@ -159,3 +167,14 @@ def test_a_worker_survives_every_way_in_which_a_handler_can_end(session, caplog)
         }
         assert dead == {how: reason for how, (_, _, reason) in ENDS.items() if reason is not None}
         assert calls == {how: most for how, (_, most, _) in ENDS.items()}
+
+
+def test_a_queue_is_of_no_use_in_a_fork_and_does_not_hang_there(session):
+    with DynoQueue(session, D) as queue:
+        queue.pop(1)
+
+        def refused() -> None:
+            with pytest.raises(QueueClosed):
+                queue.pop(1, None)
+
+        in_child(refused)

@@ -111,3 +111,23 @@ def test_a_connection_in_autocommit_needs_a_transaction(connect):
         FENCE.hold(connection, TEN)
     with pytest.raises(Deposed), connection.transaction():
         FENCE.hold(connection.cursor(), NINE)
+
+
+def test_an_asynchronous_connection_is_told_what_to_do(postgres):
+    import asyncio
+
+    import psycopg
+
+    async def hold() -> None:
+        where = f"host=127.0.0.1 port={postgres.port} user=leaderq dbname={postgres.name}"
+        async with await psycopg.AsyncConnection.connect(where) as connection:
+            await connection.execute(FENCE.definition)
+            with pytest.raises(ConfigurationError, match="is asynchronous"):
+                FENCE.hold(connection, NINE)
+            for token in (TEN, NINE):
+                await connection.execute(*FENCE.statement(token, "pyformat"))
+                row = await (await connection.execute(*FENCE.stored("pyformat"))).fetchone()
+                FENCE.judge(token, row)
+
+    with pytest.raises(Deposed):
+        asyncio.run(hold())

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from database_contract import DatabaseOffsetsContract, records
+from fake_career import FakeCareer, a_handler
 from postgres import Database
 from terms import open_term
 
 from leaderq.errors import Deposed
-from leaderq.kafka.record import Partition
+from leaderq.kafka.handling.on_error import dead_letter, retry
+from leaderq.kafka.record import Batch, Partition
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import Reason
 from leaderq.testing import eventually
 
@@ -89,6 +92,27 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         assert "idle-in-transaction timeout" in str(deposed.value.__cause__)
         assert results() == []
 
+    def test_a_commit_that_the_server_carried_out_and_did_not_answer_buries_nothing(
+        self, a_store, postgres, results
+    ):
+        """The third COMMIT is carried out, then the connection breaks."""
+        term, commits = open_term(7), iter([False, False, True])
+        store = a_store()
+        store.load(term)
+
+        def handle(rows: Any, _term: object) -> None:
+            if next(commits, False):
+                store._database.connection.commit = lambda: break_after_commit(store)
+            self.write(store, list(rows), term)
+
+        career = FakeCareer()
+        career.handle = handle
+        handler = a_handler(career, retry(2, backoff_s=0, then=dead_letter()))
+        for at in range(0, 250, 50):
+            assert handler.work(Batch({Partition("t", 0): records(at, at + 50)}), term)
+        assert (career.letters, career.committed) == ([], {Partition("t", 0): 250})
+        assert results() == list(range(250))
+
 
 def waiting(postgres: Database) -> int:
     """How many sessions of the database wait for a lock."""
@@ -98,3 +122,12 @@ def waiting(postgres: Database) -> int:
             " wait_event_type = 'Lock'"
         ).fetchone()
     return row[0]
+
+
+def break_after_commit(store: DatabaseOffsets) -> None:
+    import psycopg
+
+    connection = store._database.connection
+    connection.execute("COMMIT")
+    connection.close()
+    raise psycopg.OperationalError("the connection is lost")

@@ -15,7 +15,8 @@ from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaPlace, KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import BufferedProducer, Retry
+from leaderq.producing import BufferedProducer, QueueSink, Retry
+from leaderq.queues import DistributedQueue
 from leaderq.testing import eventually
 
 SOON = Retry(first_s=0.05, most_s=0.2)
@@ -173,3 +174,15 @@ def test_a_partition_whose_only_broker_is_away_holds_up_what_goes_there_and_noth
     for record in read_all(kafka_cluster.address, topic_name):
         found.setdefault(record.key, []).append(int(record.value))
     assert found == {b"%d" % key: list(range(EACH)) for key in range(KEYS)}
+
+
+def test_a_queue_gets_what_is_sent_once_and_in_order(session):
+    with DistributedQueue[bytes](session, "/q") as queue:
+        with BufferedProducer(QueueSink(queue)) as producer:
+            for number in range(1000):
+                producer.send(b"%d" % number)
+            assert producer.flush(30)
+        assert queue.depth() == 1000
+        for number in range(1000):
+            with queue.take(30) as item:
+                assert item.value == b"%d" % number

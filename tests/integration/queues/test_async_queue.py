@@ -10,8 +10,15 @@ import pytest
 
 from leaderq.dyno import AsyncDynoQueue, DynoQueue, Message
 from leaderq.errors import QueueClosed
-from leaderq.queues import AsyncQueue, DistributedQueue, Retry
-from leaderq.zookeeper import Session
+from leaderq.queues import (
+    AsyncQueue,
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    DistributedPriorityQueue,
+    DistributedQueue,
+    Retry,
+)
+from leaderq.zookeeper import Create, Session
 
 
 def test_a_loop_sees_every_value_and_ends_when_the_queue_is_closed(session):
@@ -144,3 +151,30 @@ def test_a_block_that_is_cancelled_releases_and_one_that_raises_has_failed(sessi
                 await again.ack()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (DistributedQueue, ()),
+        (DistributedIdQueue, ("id",)),
+        (DistributedPriorityQueue, (7,)),
+        (DistributedDelayQueue, ()),
+    ],
+)
+def test_every_kind_puts_and_takes(session, kind, more):
+    async def run() -> None:
+        async with AsyncQueue(kind(session, "/q", lock_path="/locks")) as queue:
+            name = await queue.put(b"one", *more)
+            assert isinstance(name, str)
+            item = await queue.take()
+            assert (item.value, item.name, item.attempt) == (b"one", name, 1)
+            session.ensure_path("/done")
+            await item.ack([Create("/done/one")])
+            assert item.is_settled
+            assert await queue.take(0.05) is None
+            assert await queue.cancel(str(await queue.put(b"two", *more)))
+            assert queue.queue.depth() == 0
+
+    asyncio.run(run())
+    assert session.children("/done") == ["one"]

@@ -108,3 +108,23 @@ def test_a_guard_is_made_again_before_its_version_runs_over(session, monkeypatch
         assert len(versions) == 2
         assert max(versions) <= 20
         assert session.children("/q-meta/members") == members
+
+
+def test_a_queue_can_be_iterated_until_it_is_closed(session):
+    seen: list[bytes] = []
+
+    def work(queue: DistributedQueue[bytes]) -> None:
+        for item in queue:
+            with item:
+                seen.append(item.value)
+
+    with ThreadPoolExecutor(1) as pool, DistributedQueue(session, "/q") as queue:
+        working = pool.submit(work, queue)
+        queue.put_many([b"one", b"two"])
+        queue.put_multi([b"three", b"four"])
+        eventually(lambda: len(seen) == 4)
+        queue.close()
+        assert working.result(60) is None
+    assert seen == [b"one", b"two", b"three", b"four"]
+    with pytest.raises(QueueClosed):
+        next(iter(DistributedQueue(session, "/never-started")))

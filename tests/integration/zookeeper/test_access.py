@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
+from kazoo.exceptions import AuthFailedError
 
 from leaderq.errors import AccessRefused, NoPermission, ServersUnreachable
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, Security, SessionState, connect, end_session
 from leaderq.zookeeper.client import Client
+from leaderq.zookeeper.connection import ServerConnection
 from leaderq.zookeeper.private_api import stop_flag
 
 ALICE = Security(user="alice", password="wonderland", mechanism="DIGEST-MD5")
@@ -135,3 +138,21 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(tls_address, certif
 
     # a busy server may show none in time
     eventually(lambda: "certificate" in reason())
+
+
+def test_a_connection_that_breaks_amid_the_authentication_is_no_refusal(
+    sasl_server, opened, monkeypatch
+):
+    """As when the owner takes its session back just then: kazoo says the same of both."""
+    owner = opened(sasl_server.address, security=ALICE)
+    authenticate, tries = ServerConnection._authenticate_with_sasl, []
+
+    def broken_at_first(*given: Any) -> None:
+        tries.append(given)
+        if len(tries) == 1:
+            raise AuthFailedError("Connection dropped in SASL")
+        authenticate(*given)
+
+    monkeypatch.setattr(ServerConnection, "_authenticate_with_sasl", broken_at_first)
+    assert end_session(sasl_server.address, owner.credentials, timeout_s=60, security=ALICE)
+    assert len(tries) > 1

@@ -9,7 +9,9 @@ import pytest
 from forks import in_child
 from kazoo.client import KazooClient
 
+from leaderq import Candidate
 from leaderq.errors import ConfigurationError, NoNode
+from leaderq.term import Reason
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, GetData, SessionState, as_session
 
@@ -93,3 +95,14 @@ def test_a_fork_gets_a_session_of_its_own(client):
 
     in_child(use)
     assert session.exists("/") is not None
+
+
+def test_the_lease_follows_the_time_out_of_our_own_session(zookeeper_server, znode_root, started):
+    client = started(zookeeper_server.address, timeout=0.01)  # less than the servers grant
+    session = as_session(client)
+    assert session.timeout_s == 1.0
+    with Candidate(client, "c", id="a", root=znode_root) as candidate:
+        candidate.stand()
+        term = candidate.await_term(60)
+        assert term.remaining_s() <= session.shares.trusted_s
+        candidate.conclude(term, Reason.WITHDRAWN)

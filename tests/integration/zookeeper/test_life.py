@@ -238,3 +238,14 @@ def test_a_full_socket_holds_up_nobody(proxy, behind):
     assert set(errors) == {ConnectionLost, NotConnected}
     proxy.heal()
     eventually(lambda: session.set("/", b""), timeout_s=20)
+
+
+def test_a_request_without_an_answer_is_given_up_in_time(proxy, behind):
+    session = behind(timeout_s=30.0)
+    proxy.black_hole()
+    with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
+        session.create("/a", timeout_s=0.2)
+    # nobody knows better yet; whoever does, drops the connection
+    assert session.state is CONNECTED
+    session.drop_connection()
+    eventually(lambda: session.state is SUSPENDED)

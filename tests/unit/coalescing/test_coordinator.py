@@ -204,3 +204,21 @@ def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, at):
     eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     coordinator.dequeue(head)
     assert follower.result(60) == "follower"
+
+
+def test_followers_of_an_evicted_run_ask_again_and_its_own_caller_still_gets_its_result(pool):
+    coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0, safe_timeout_s=0.05)
+    slow = Work()
+    one = pool.submit(coordinator.run, "k", slow)
+    assert slow.begun.acquire(timeout=60)
+    assert coordinator.run("k", lambda: "own") == "own"
+    slow.outcome.set_result("late")
+    assert one.result(60) == "late"
+    assert coordinator.stats().evicted == 1
+
+
+def test_a_key_that_cannot_be_hashed_is_refused_and_leaves_nothing():
+    coordinator: QueueCoordinator[object] = QueueCoordinator()
+    with pytest.raises(TypeError):
+        coordinator.enqueue([])
+    assert coordinator.stats().running == 0

@@ -314,3 +314,17 @@ def test_f10_a_hundred_threads_that_give_up_at_random_leave_no_stale_cache() -> 
     assert begun_twice == []
     assert all(cache[key] >= due[key] for key in keys), (cache, due)
     assert stats.declined and stats.withdrawn
+
+
+def test_a_loop_that_is_closed_while_its_task_waits_holds_up_nobody(caplog):
+    coordinator: QueueCoordinator[str] = QueueCoordinator()
+    head = coordinator.enqueue("k")
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(AsyncQueueCoordinator(coordinator).enqueue("k"))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert coordinator.state("k") is TrafficState.BLOCK
+    loop.close()
+    task._log_destroy_pending = False
+    assert coordinator.dequeue(head)
+    assert "event loop closed while a task waited" in caplog.text
+    assert coordinator.offer("k", print)

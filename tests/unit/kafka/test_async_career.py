@@ -255,3 +255,24 @@ def test_a_career_of_plain_functions_is_pointed_to_the_one_of_coroutines():
     assert "from leaderq.AsyncKafkaLeaderCareer" in told
     told = problems_of(KafkaLeaderCareer, handle_record=lambda *_: None, concurrency=5)
     assert "is for coroutines" in told
+
+
+def test_a_message_that_is_too_large_is_the_fault_of_its_record_at_once():
+    async def produce(self: Any, record: Record, _term: AsyncTerm) -> None:
+        self.produce("out", record.value * (3_000 if record.offset == 1 else 1))
+
+    words = {"offsets": "transaction", "on_error": skip(), "max_message_bytes": 2_000}
+    driven = drive(reading(produce, **words), given(*"abc"))
+    assert numbers(driven.skipped) == [1]
+    assert [one.value for one in driven.produced] == [b"0", b"2"]
+
+
+def test_a_deposed_leader_begins_nothing_more_and_commits_nothing():
+    seen: list[int] = []
+
+    async def see(_self: Any, record: Record, _term: AsyncTerm) -> None:
+        seen.append(record.offset)
+
+    driven = drive(reading(see, concurrency=1), given(*"abcd"), deposed_at=1)
+    assert seen == [0, 1]
+    assert driven.committed == []

@@ -361,3 +361,18 @@ def test_at_most_once_commits_all_partitions_at_once_and_handles_all_though_the_
         assert handler.work(a_batch(A=[0], B=[0], C=[0]), term)
     assert career.log[0] == "commit A=1 B=1 C=1"
     assert sorted(career.log[1:]) == ["handle A0", "handle B0", "handle C0"]
+
+
+def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_over(monkeypatch):
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 3)
+    career = FakeCareer(refused=frozenset((A, each) for each in range(9)), undoes=True)
+    term, why = open_term(7), []
+
+    def told(reason: str | None) -> None:
+        why.append(reason)
+        term.wind_up(Reason.STEP_DOWN)
+
+    handler = a_handler(career, skip(), on_held_up=told)
+    assert not handler.work(a_batch(A=range(9)), term)
+    assert career.committed == {A: 3}
+    assert len(why) == 1

@@ -199,3 +199,14 @@ def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed
         a_handler(career, on_error).work(a_batch(A=[0, 1]), open_term(7))
     assert career.committed == {}
     assert career.log == []
+
+
+def test_where_nobody_knows_the_culprit_the_whole_part_of_its_partition_is_tried_again():
+    career, term = FakeCareer(fails={(A, 1): 1}), open_term(7)
+    work = resting(career, batches="partition")
+    assert work(a_batch(A=[0, 1], B=[0]), term)
+    assert work(a_batch(A=[0, 1, 2]), term)
+    assert career.log == [
+        *("handle A0 A1", "rest A 0.5", "handle B0", "commit B=1"),
+        *("handle A0 A1", "handle A2", "commit A=3"),
+    ]

@@ -13,12 +13,14 @@ from typing import Any
 
 import kafka
 import pytest
+from kafka.consumer.fetcher import ConsumerRecord
 from test_declaration import Sums, dressed
 
 import leaderq.kafka
 from leaderq.errors import MissingPiece
-from leaderq.kafka.clients import private_api
+from leaderq.kafka.clients import kafka_python_consumer, private_api
 from leaderq.kafka.dead_letters.replay import DeadLetterReplay
+from leaderq.kafka.record import FIELDS
 
 PACKAGE = Path(leaderq.kafka.__file__).parent
 RELIED_ON = """
@@ -113,3 +115,16 @@ def test_neither_a_career_nor_a_replay_begins_on_another_version_than_the_one_th
     monkeypatch.setattr(kafka, "__version__", "3.0.13")
     with pytest.raises(MissingPiece, match=r"3\.0\.13 .* pip install 'kafka-python==3\.0\.12'"):
         begin()
+
+
+def test_its_records_have_the_fields_in_the_places_that_were_seen():
+    assert " ".join(ConsumerRecord._fields) == (
+        "topic partition leader_epoch offset timestamp timestamp_type key value headers checksum"
+        " serialized_key_size serialized_value_size serialized_header_size"
+    )
+    record = private_api.seen_as(
+        kafka_python_consumer._Seen,
+        [ConsumerRecord("t", 1, 7, 2, 3, 0, b"k", b"v", [("h", b"x")], None, 1, 1, 1)],
+    )[0]
+    fields = ("t", 1, 2, 3, b"k", b"v", [("h", b"x")])
+    assert record.as_dict() == dict(zip(FIELDS, fields, strict=True))

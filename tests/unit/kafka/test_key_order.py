@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -148,3 +149,20 @@ def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partiti
     with by_key(career, skip(), marks=marks) as handler:
         assert handler.work(batch(A="ab"), open_term(7))
     assert career.log[:3] == ["mark A0", "handle A0", "commit A=1"]
+
+
+def test_in_an_outage_all_keys_wait_together_and_none_is_passed_over():
+    left = Counter(dict.fromkeys([(A, 0), (A, 1), (B, 0)], 3))
+    held: list[str | None] = []
+
+    def fail(rows: Sequence[Record]) -> None:
+        left[where(rows[0])] -= 1
+        if left[where(rows[0])] >= 0:
+            raise ConnectionRefusedError
+
+    career = OneByOne()
+    career.before_handle = fail
+    with by_key(career, skip(), on_held_up=held.append) as handler:
+        assert handler.work(batch(A="ab", B="a"), open_term(7))
+    assert len(career.effects) == 3
+    assert [each is None for each in held] == [False, False, False, True]

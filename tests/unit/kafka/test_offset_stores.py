@@ -264,6 +264,20 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         assert results() == [0]
         assert store.load(open_term(3)) == {Partition("t", 0): 1}
 
+    def test_what_the_function_that_connects_has_begun_is_committed(
+        self, connect, results, options
+    ):
+        def connected() -> Any:
+            made = connect(**options)
+            made.execute("INSERT INTO results VALUES (99)")
+            return made
+
+        store, term = DatabaseOffsets(connected, career="c"), open_term(1)
+        store.create_table()
+        self.write(store, records(0, 1), term)
+        store.close()
+        assert results() == [99, 0]
+
 
 @pytest.mark.parametrize("name", ["", "1t", "a b", "a;drop", "a.b.c", "a'", 'a"b"', "tä"])
 def test_a_table_name_that_would_need_quoting_is_refused_with_its_value(name):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from leaderq import events
+from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import BackgroundHandler, configure, log_events, message
@@ -192,3 +193,14 @@ def test_a_forked_child_logs_too():
     stream.close()
     with os.fdopen(reading) as reader:
         assert reader.read().split() == ["parent", "child"]
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
+def test_an_error_of_leaderqs_own_has_a_traceback_in_debug_only(capsys, level, is_told):
+    with pytest.raises(ConfigurationError) as raised:
+        require("correct it")
+    # a test's own frame is the user's, below which there are ours only
+    error = raised.value.with_traceback(raised.tb.tb_next)
+    said = logged(capsys, CareerError("c", "a", 1, "execution", error), "text", level=level)
+    assert "correct it" in said
+    assert ("Traceback" in said) is is_told

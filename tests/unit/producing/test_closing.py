@@ -188,3 +188,15 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
     one.send("c", timeout_s=60.0)
     assert one.flush(30)
     assert sink.confirmed == ["a", "c"]
+
+
+def test_async_with_closes_and_tells_of_losses(sink):
+    async def block(**options: Any) -> None:
+        async with BufferedProducer(sink, linger_s=0.0, **options) as one:
+            assert await one.asend("a")
+
+    asyncio.run(block())
+    assert sink.confirmed == ["a"]
+    sink.now(is_away)
+    with pytest.raises(RequestsLost):
+        asyncio.run(block(close_timeout_s=0.01))

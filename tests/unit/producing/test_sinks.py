@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -214,3 +215,25 @@ def test_a_place_that_cannot_be_told_is_none_and_nothing_confirmed_is_sent_again
     assert one.submit(1).result(60) is None
     assert one.flush(60)
     assert sink.calls == [[1]]
+
+
+def test_a_listener_or_a_callback_that_exits_ends_nothing(producer, caplog):
+    sink = _FaultySink(lambda: BatchOutcome({0: ERROR}))
+    heard: list[str] = []
+
+    def exits(what: Any) -> None:
+        heard.append(type(what).__name__)
+        sys.exit(1)
+
+    one = producer(sink, dropped_listener=exits, batch_items=1)
+    one.send("refused")
+    eventually(lambda: heard)
+    sink.fault = None
+    futures: list[Future[None]] = [one.submit(number) for number in range(2)]
+    for future in futures:
+        future.add_done_callback(exits)
+    one.send("last")
+    assert one.flush(60).pending == 0
+    assert sink.confirmed == [0, 1, "last"]
+    assert [future.result(60) for future in futures] == [None, None]
+    assert "listener" in caplog.text

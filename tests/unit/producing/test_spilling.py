@@ -31,6 +31,7 @@ from leaderq.producing import (
     Interval,
     Journal,
     WhenFull,
+    buffer,
 )
 from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
@@ -264,3 +265,23 @@ def test_a_journal_that_a_producer_uses_takes_nothing_of_others(producer, tmp_pa
                 use()
         one.close()
         assert journal.append(b"")
+
+
+def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_still(
+    producer, sink, tmp_path, monkeypatch
+):
+    one = producer(journal=tmp_path, max_items=8, sink_timeout_s=60.0)
+    one.send("taken")
+    assert one.flush(30)
+    sink.shut()
+    monkeypatch.setattr(buffer, "_MOVING_S", 0.0)
+    for number in range(5):
+        one.send(number)
+    assert one._spill.journal.next_id == 1
+    for number in range(5, 7):
+        one.send(number)
+    assert one._spill.journal.next_id == 8
+    assert (one.state, one.snapshot().journal_only) == (BufferState.DIRECT, 0)
+    sink.open.set()
+    assert one.flush(30)
+    assert sink.confirmed == ["taken", *range(7)]

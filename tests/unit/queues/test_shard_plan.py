@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
+from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
 from leaderq.queues.putting import WARN_FROM, SequenceMonitor
@@ -16,6 +18,7 @@ from leaderq.queues.sharding import RETIRED_FROM, QueueSharderPolicies, ShardSta
 from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, encode
 from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
+from leaderq.testing import eventually
 
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
 POLICIES = QueueSharderPolicies(new_queue_threshold=100, max_queues=3, threshold_check_s=2.5)
@@ -180,3 +183,19 @@ def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, war
         sequences.saw(f"/q/queue-{number:010}")
     assert caplog.text.count("item numbers run out soon") == warns
     assert sequences.has_warned is warns
+
+
+def test_a_full_blocking_consumer_waits_and_refuses_nothing():
+    consumer: BlockingQueueConsumer[str] = BlockingQueueConsumer(capacity=1)
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(consumer.consume, value) for value in "ab"]
+        eventually(lambda: consumer.size() == 1)
+        drained: list[str] = []
+        while len(drained) < 2:
+            consumer.drain_to(drained)
+        assert sorted(drained) == ["a", "b"]
+        consumer.task_done()
+        consumer.task_done()
+        assert [future.result(60) for future in futures] == [None, None]
+    with pytest.raises(ConfigurationError):
+        BlockingQueueConsumer(capacity=0)

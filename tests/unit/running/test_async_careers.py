@@ -338,3 +338,52 @@ def test_a_plain_term_may_not_wait_on_an_event_loop():
 
     asyncio.run(wait())
     assert not held.wait(1)
+
+
+def test_a_unit_that_cancels_all_tasks_of_the_loop_is_over_only_when_it_has_cleaned_up():
+    class Clearing(Diary):
+        async def unit(self, term: AsyncTerm) -> None:
+            self.left = asyncio.create_task(self.clean_up("a task"))
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks():
+                task.cancel()
+            await self.clean_up("the unit")
+
+        async def clean_up(self, who: str) -> None:
+            try:
+                await asyncio.sleep(BUDGET_S)
+            except asyncio.CancelledError:
+                for _ in range(20):
+                    await asyncio.sleep(0.005)
+                self.note(f"{who} is clean")
+                raise
+
+    driven = drive(career := Clearing(), may_fail=True)
+    assert isinstance(driven.error, asyncio.CancelledError)
+    assert sorted(career.calls[3:5]) == ["a task is clean", "the unit is clean"]
+    assert career.calls[5:] == ["hand over: Reason.FAILED", "retire"]
+
+
+def test_what_was_begun_earlier_lives_as_long_as_what_began_it(caplog):
+    log: list[str] = []
+
+    class Keeping(Diary):
+        def keep(self, what: str) -> None:
+            async def kept() -> None:
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    log.append(f"{what} ended after {self.calls[-1]}")
+
+            vars(self)[what] = asyncio.create_task(kept())
+
+        async def prepare(self) -> None:
+            self.keep("process")
+            self.note("prepare")
+
+        async def inaugurate(self, term: AsyncTerm) -> None:
+            self.keep("term")
+            self.note("inaugurate", term)
+
+    drive(Keeping(), units=2)
+    assert log == ["term ended after hand over: Reason.WITHDRAWN", "process ended after retire"]

@@ -198,3 +198,24 @@ def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None
         asyncio.run(use(queue))
     assert held.applied == ["a", "c"]
     assert queue.stats().cancelled == 1
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_many_threads_and_the_handler_itself_may_close_at_once(drain: bool) -> None:
+    told, by_handler = Told(), list[bool]()
+
+    def handle(number: int) -> None:
+        if number == 50:
+            by_handler.append(queue.close(drain=drain))
+
+    queue = SingularUpdateQueue(handle, on_error=told)
+    for number in range(200):
+        queue.post(number)
+    closing = [in_thread(lambda: queue.close(drain=drain)) for _ in range(8)]
+    for thread, _ in closing:
+        thread.join(WAIT_S)
+    assert [outcome for _, outcome in closing] == [[True]] * 8
+    stats = queue.stats()
+    assert stats.accepted == 200 == stats.applied + stats.cancelled
+    assert len(told.errors) == stats.cancelled <= (0 if drain else 200)
+    assert by_handler == [False] or (not by_handler and not drain)

@@ -175,3 +175,40 @@ def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets()
     assert service.is_running
     assert service.stop()
     assert answers == [True, True, False, False, False]
+
+
+def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatch):
+    work = Work()
+    service = Service(NAME, work.run)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            service.start()
+    assert not service.is_running
+    assert service.start()
+    assert service.stop()
+    assert work.runs == 1
+
+
+def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(monkeypatch):
+    work = Work()
+    service = Service(NAME, work.run)
+    really_start = threading.Thread.start
+    answers: list[bool] = []
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == NAME:
+            stopper = threading.Thread(target=lambda: answers.append(service.stop()))
+            really_start(stopper)
+            stopper.join()
+        really_start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert service.start()
+    assert answers == [True]
+    assert service.stop()
+    assert work.runs == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -152,3 +154,15 @@ def test_a_backoff_counts_failures_in_a_row():
     assert backoff.failures == 3
     backoff.reset()
     assert backoff.next_s() == 0.5
+
+
+def test_a_signal_handler_ends_the_wait_of_its_own_thread():
+    waker = Waker()
+    before = signal.signal(signal.SIGUSR1, lambda *_: waker.wake())
+    other = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    try:
+        other.start()
+        assert waker.wait(LONG_S) is True
+    finally:
+        other.join()
+        signal.signal(signal.SIGUSR1, before)

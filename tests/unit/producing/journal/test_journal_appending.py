@@ -166,3 +166,15 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):
     journal.close()
     with Journal(place) as again:
         assert payloads(again) == [b"from the parent"]
+
+
+def test_a_journal_stays_where_it_is_though_its_process_changes_its_directory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with Journal("relative", segment_bytes=4096) as journal:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        ids = [journal.append(b"x" * 1000) for _ in range(10)]
+    with Journal(tmp_path / "relative", segment_bytes=4096) as journal:
+        assert [record.id for record in journal.read()] == ids

@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 from faulty_disk import crash
 from power_cut import Moment, PowerCutDisk, platter
+from scripted_sink import ScriptedSink, is_away, takes
 
-from leaderq.producing import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.errors import JournalFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, Journal
 from leaderq.producing.journal import Policy, cursor, recovery
 from leaderq.testing import eventually
 
@@ -237,3 +239,42 @@ def test_the_system_is_asked_to_force_out_each_record_and_each_name(tmp_path, mo
         for number in range(1, 4):
             journal.append(b"record")
             assert forced["fdatasync"].count(segment.stat().st_ino) == number
+
+
+@pytest.mark.timeout(3600)
+def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
+    """Two producers, one after the other, on one journal; their sink takes and refuses by turns."""
+    cuts = 0
+    luck = random.Random(17)
+    while cuts < CUTS / 8:
+        sent: list[int] = []
+        sink = ScriptedSink()
+        first = host.folder()
+        facts = lambda sent=sent, sink=sink: (len(sent), list(sink.confirmed))  # noqa: E731
+        disk = PowerCutDisk(first, luck, 0.15, facts)
+        for start in (0, 100):
+            sink.now(luck.choice([takes, is_away]))
+            journal = Journal(first / "j", sync=EVERY_ITEM, segment_bytes=SEGMENT, disk=disk)
+            one = BufferedProducer(
+                sink, journal=journal, persistence=EVERY_ITEM, linger_s=0.0, max_items=5
+            )
+            for number in range(start, start + 12):
+                try:
+                    one.send(number)
+                except JournalFull:
+                    continue
+                sent.append(number)
+            one.close(0.05)
+            journal.close()
+        for moment in chosen(luck, disk.moments, 10):
+            cuts += 1
+            place = host.after(moment, first, luck)
+            count, confirmed = moment.facts
+            after = ScriptedSink()
+            with BufferedProducer(after, journal=place / "j", persistence=EVERY_ITEM) as last:
+                assert last.flush(60).pending == 0
+            fresh = [number for number in after.confirmed if number not in confirmed]
+            assert set(sent[:count]) <= set(confirmed) | set(after.confirmed)
+            assert fresh == sorted(fresh)
+            shutil.rmtree(place)
+        shutil.rmtree(first)

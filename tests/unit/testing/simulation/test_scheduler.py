@@ -186,3 +186,39 @@ def test_whatever_waits_at_the_end_of_a_life_is_ended(world):
     world.run(1.0)
     assert world.bury() == 0
     assert ended == ["killed"]
+
+
+@contract
+def test_an_event_is_heard_by_all_until_it_is_cleared(of):
+    event, heard = of.Event(), []
+    threads = three(of, lambda: heard.append(event.wait(60)))
+    assert not event.wait(0.01)
+    event.set()
+    joined(threads)
+    assert heard == [True] * 3
+    assert event.wait(0)
+    event.clear()
+    assert not event.wait(0)
+
+
+@contract
+def test_a_queue_keeps_the_order_and_its_bound(of):
+    jobs, got = of.Queue(2), []
+
+    def take() -> None:
+        while (job := jobs.get()) is not None:
+            got.append(job)
+
+    taker = of.Thread(target=take)
+    taker.start()
+    for job in range(1, 8):
+        jobs.put(job)
+    jobs.put(None)
+    taker.join()
+    assert got == list(range(1, 8))
+    with pytest.raises(queue.Empty):
+        jobs.get(timeout=0.01)
+    jobs.put(1)
+    jobs.put(2)
+    with pytest.raises(queue.Full):
+        jobs.put(3, timeout=0.01)
