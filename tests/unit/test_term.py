@@ -211,6 +211,15 @@ def test_a_term_is_paused_and_goes_on():
     assert not term.paused
 
 
+def test_who_keeps_the_deadline_is_told_of_each_change_and_of_the_end():
+    term, told = a_term(), []
+    term.tell_changes(lambda: told.append((term.remaining_s(), term.ending.is_set())))
+    term.prolong(120.0)
+    term.shorten(105.0)
+    term.wind_up(Reason.STEP_DOWN)
+    assert told == [(20.0, False), (5.0, False), (5.0, True)]
+
+
 @pytest.mark.parametrize("term", [a_term(), testing.term()], ids=["real", "of the kit"])
 def test_a_wait_of_nan_seconds_is_refused_and_not_over_at_once(term):
     for wait in (lambda: term.wait(nan), lambda: asyncio.run(AsyncTerm(term).wait(nan))):
