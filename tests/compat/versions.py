@@ -27,11 +27,15 @@ for _zookeeper, _kafka in SERVERS[:-1]:
 _pinned = jars.locked_jars
 
 
-def pytest_configure() -> None:
-    """Let servers of this process be of the versions that the environment names."""
+def use(**versions: str | None) -> None:
+    """Let servers of this process be of these versions: ``use(zookeeper="3.6.4")``."""
 
     def locked(name: str) -> tuple[jars.LockedJar, ...]:
-        version = os.environ.get(f"COMPAT_{name.upper()}")
-        return jars.read_lock(LOCK.read_text(), f"{name}-{version}") or _pinned(name)
+        return jars.read_lock(LOCK.read_text(), f"{name}-{versions.get(name)}") or _pinned(name)
 
     jars.locked_jars = locked
+
+
+def pytest_configure() -> None:
+    """As the environment says."""
+    use(zookeeper=os.environ.get("COMPAT_ZOOKEEPER"), kafka=os.environ.get("COMPAT_KAFKA"))

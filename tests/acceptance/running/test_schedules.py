@@ -162,7 +162,7 @@ def test_a_command_is_run_once_for_a_key_though_five_hosts_start_it_at_once(lead
 
 def test_what_failed_for_a_key_is_run_again_and_what_is_busy_is_left_alone(leaderq, tmp_path):
     journal, gate = tmp_path / "journal", tmp_path / "gate"
-    script = 'echo "$LEADERQ_TERM_TICK_ATTEMPT" >>"$0"; until test -e "$1"; do sleep 0.02; done'
+    script = 'echo "$LEADERQ_TERM_TICK_ATTEMPT" >>"$0"; until test -s "$1"; do sleep 0.02; done'
     command = ["--", "sh", "-c", f"{script}; exit $(cat $1)", str(journal), str(gate)]
     first = leaderq("lead --career nightly --once k --id a", *command)
     eventually(journal.exists)
