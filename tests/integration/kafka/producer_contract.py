@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -344,3 +345,22 @@ class RealProducerContract(ProducerContract):
             stage.commit(producer, 1)
         assert isinstance(refused.value.error, MessageInvalid)
         producer.abort(WAIT_S)
+
+    def test_any_thread_may_produce(self, stage):
+        producer = stage.make()
+        producer.begin()
+
+        def work(name: int) -> None:
+            for n in range(100):
+                producer.produce(Message(stage.output.topic, b"%d-%d" % (name, n)))
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
+        stage.commit(producer, 1)
+        # A broker writes the end of a transaction after it has promised to.
+        read = eventually(lambda: len(found := stage.output.read()) >= 400 and found, timeout_s=60)
+        assert len(read) == 400
+        for name in range(4):
+            assert [value for value in read if value.startswith(b"%d-" % name)] == [
+                b"%d-%d" % (name, n) for n in range(100)
+            ]

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading_topics import Read
+from reading_topics import Read, read_all
 
 from leaderq.base.exits import ExitCode
 from leaderq.cli import main
 from leaderq.kafka.sink import KafkaSink
+from leaderq.kafka.topics import create_topics
 from leaderq.producing import EVERY_ITEM, BufferedProducer, CallableSink
 from leaderq.producing.journal import Journal
 from leaderq.testing import eventually
@@ -105,3 +106,24 @@ def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_th
     assert send(tmp_path, kafka_broker, "--topic", topic, "--json") == ExitCode.OK
     assert json.loads(capfd.readouterr().out)["sent"] == first["left"]
     in_order(stored, range(2500))
+
+
+def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker, topic_name, tmp_path):
+    """Nothing is given up: neither for a topic that is not there, nor for a request that is no
+    record for Kafka.
+    """
+    left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    create_topics(kafka_broker.address, {topic_name: 1})
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    with Journal(tmp_path) as journal:
+        (at_fault,) = [one.id for one in journal.read() if b"dict" in one.payload]
+        assert journal.depth >= 1
+    assert (
+        main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
+    )
+    assert send(tmp_path, kafka_broker, "--topic", topic_name) == ExitCode.OK
+    values = [int(one.value) for one in read_all(kafka_broker.address, topic_name)]
+    assert sorted(values) == list(range(20))
+    for key in range(KEYS):
+        assert [one for one in values if one % KEYS == key] == list(range(key, 20, KEYS))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import crash
+from faulty_disk import crash, flip, no_space
 from power_cut import Moment, PowerCutDisk, platter
 from scripted_sink import ScriptedSink, is_away, takes
 
@@ -278,3 +278,72 @@ def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
             assert fresh == sorted(fresh)
             shutil.rmtree(place)
         shutil.rmtree(first)
+
+
+def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[bytes]:
+    """What lies in the segments, and in what was set aside, once the journal was opened after a
+    cut.
+    """
+    journal, _ = opened(life, host.after(moment, folder, life.luck))
+    journal.close()
+    return [path.read_bytes() for path in journal.directory.glob("*.seg*")]
+
+
+@pytest.mark.parametrize("what", ["segment", "tail"])
+def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
+    """A segment; or a last record that was whole once, and is not when a killed process is
+    followed.
+    """
+    luck = random.Random(3)
+    for _ in range(8):
+        life, first = Life(luck, EVERY_ITEM), host.folder()
+        journal, _ = opened(life, first)
+        ids = [journal.append(b"x" * 1000) for _ in range(8 if what == "segment" else 3)]
+        (Journal.close if what == "segment" else crash)(journal)
+        files = sorted((first / "above" / "journal").glob("*.seg"))
+        damaged, begin = files[0], 0
+        if what == "tail":
+            damaged = files[-1]
+            begin = damaged.stat().st_size - 1000
+        flip(damaged, begin + 500)
+        data = damaged.read_bytes()[begin:]
+        journal, disk = opened(life, first, 1.0)
+        if what == "tail":
+            journal.append(b"next")
+        else:
+            journal.read(max_items=100)
+            journal.ack_many(ids)
+            journal.flush()
+            eventually(lambda journal=journal: journal.counters.set_aside)
+        journal.close()
+        for moment in chosen(luck, disk.moments, 20):
+            assert any(data in one for one in kept_after(host, life, moment, first))
+
+
+def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host):
+    """The names of new cursor files are forced out, though no segment is made whose name would
+    be.
+    """
+    life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
+    journal, _ = opened(life, first)
+    for _ in range(3):
+        life.append(journal)
+    journal.close()
+    for path in (first / "above" / "journal").glob("cursor.*"):
+        path.unlink()
+    life.safe = len(life.told)
+
+    class Full(PowerCutDisk):
+        def create(self, path: Path) -> int:
+            if path.suffix == ".seg":
+                raise no_space()
+            return super().create(path)
+
+    disk = Full(first, life.luck, 0.0, life.facts)
+    journal = Journal(first / "above" / "journal", segment_bytes=SEGMENT, disk=disk)
+    life.done = {life.told[0][0]}
+    journal.ack_many(life.done)
+    life.flush(journal)
+    moment = disk.now()
+    journal.close()
+    checked(life, host.after(moment, first, life.luck, share=0.0), moment.facts)
