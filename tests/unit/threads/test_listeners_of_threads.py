@@ -66,6 +66,9 @@ def test_what_strikes_a_listener_from_outside_is_raised_after_all_others_were_to
     with pytest.raises(error):
         listeners.deliver()
     assert heard == ["one", "two"]
+    with pytest.raises(error):
+        listeners.call("now")
+    assert heard.pop() == "now"
     listeners.remove(interrupt)
     listeners.announce("three")
     assert heard == ["one", "two", "three"]
