@@ -44,6 +44,7 @@ def main() -> int:
     options = _options()
     os.chdir(ROOT)
     use_profile()
+    sys.dont_write_bytecode = False  # else each child compiles all that it imports, for seconds
     texts = options.only or [""]
     controls = [text.removeprefix("controls") for text in texts if text.startswith("controls")]
     if controls:

@@ -124,6 +124,7 @@ def use_profile() -> None:
 
 
 _OPTIONS = ["-qq", "-x", "--assert=plain", "-pno:cacheprovider", "-pno:xdist", "-otimeout=0"]
+_OPTIONS += ["--tb=native"]  # others parse the files of all frames of a failure, which nobody reads
 
 
 # -- the collector ---------------------------------------------------------------------------------
