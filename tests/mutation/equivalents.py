@@ -34,7 +34,10 @@ queues.wire.payload 8df3d9b1 1286174a 3d6dcd8b 09311371: no note has so few byte
 queues.wire.payload 8bb01bb2: one byte too many is enough to refuse it
 queues.consuming.pending 6e4173c2 033d6a14: it is set again before it is read for the first time
 queues.consuming.pending f576f5d6: the empty listing that follows raises it
-queues.consuming.pending 3eff06f3 595b4acc eebc8a7a: a quick way out; the long way gives the same
+queues.consuming.pending 3eff06f3 595b4acc eebc8a7a 09264904: a quick way out; the long way gives
+  the same
+queues.consuming.pending 5f92c326 67cf2f60 93bff96f: the last one listed has the highest number, and
+  none is below -1
 queues.consuming.pending 7abe2a44: of two equal names one is in hand when the other comes
 zookeeper.writing.groups 43bfc6fa: what is alone is the first and the last one
 threads.capacity 442f82c8: whoever waits for no time goes away empty-handed too

@@ -118,6 +118,17 @@ def test_the_measures_are_as_documented() -> None:
     assert (pending._SPREAD, pending._LOOKED_AT) == (3, 500)
 
 
+def test_what_is_not_due_yet_is_known_and_not_its_turn() -> None:
+    names = waiting([delayed(5, 0), delayed(20, 1)], QueueKind.DELAY)
+    names.add(delayed(30, 2))
+    assert (names.first, names.due_ms(delayed(20, 1))) == (delayed(5, 0), 20)
+    assert [names.late(now_ms) for now_ms in (4, 5, 20, 30)] == [3, 2, 1, 0]
+    assert names.first_key(4) is None
+    names.rest(*names.take(9, 5), until_ms=40)
+    assert (names.late(10), names.late(30)) == (3, 1)
+    assert (waiting(plain(1)).late(0), waiting(plain(1)).due_ms(plain(1)[0])) == (0, None)
+
+
 @pytest.mark.parametrize("kind", QueueKind)
 def test_before_the_first_listing_there_is_nothing(kind: QueueKind) -> None:
     names = PendingNames(kind)
@@ -376,6 +387,7 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert names.take_instead(9, share) == mine[1:]
     assert names.take_instead(9, share) == []
     assert names.in_hand == {*plain(3, 6), *mine}
+    names.drop(mine)  # they are done, and come only once
     left = names.take_overdue(99, GRACE_MS)
     assert left == sorted([*theirs, *plain(2, 5, 8)])
 
