@@ -213,9 +213,11 @@ _Functions = Mapping[tuple[int, str], Sequence[FunctionType]]
 def _functions_of(path: str) -> _Functions:
     """The functions that were made from the file at ``path``, by their first line and name."""
     found: dict[tuple[int, str], list[FunctionType]] = defaultdict(list)
+    gc.unfreeze()  # what conftest.py has frozen is not told either
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename == path:
             found[each.__code__.co_firstlineno, each.__code__.co_name].append(each)
+    assert found, f"no function of {path} is found, so every edit would take the slow way"
     return found
 
 
