@@ -486,3 +486,19 @@ def test_whatever_answers_are_lost_each_group_is_applied_once_and_in_order(data)
         done = one_round(one, server, partial(data.draw, st.sampled_from(faults)))
         told += [group.name for batch in done for group in batch.groups]
     assert server.applied == told == [name for name in names if name not in server.bad]
+
+
+def test_the_version_of_the_guard_tells_which_were_applied() -> None:
+    one, batches = aside((3, True), (4, True), (5, True))
+    assert one.reconcile(4, is_new=False) == (batches[:1], [])
+    assert batches[0].groups[0].results is None  # the answer was lost
+    assert (list(one.again), one.number) == (batches[1:], 6)
+    one, batches = aside((3, True), (4, True))
+    assert one.reconcile(5, is_new=False) == (batches, [])
+    assert (list(one.again), one.number) == ([], 5)
+    one, batches = aside((3, True), (4, False))
+    assert one.reconcile(3, is_new=False) == ([], [])
+    assert (list(one.again), one.number) == (batches, 5)
+    one, _ = aside()
+    assert one.reconcile(7, is_new=False) == ([], [])
+    assert one.number == 7
