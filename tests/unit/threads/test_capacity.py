@@ -109,6 +109,16 @@ def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line():
     assert capacity.acquire(timeout_s=0)
 
 
+def test_who_has_any_time_waits_for_room_and_who_has_none_does_not(monkeypatch):
+    capacity, waits = Capacity(1), []
+    capacity.acquire()
+    monkeypatch.setattr(
+        "leaderq.threads.capacity.Waker.wait", lambda _, left_s: waits.append(left_s)
+    )
+    assert not any(capacity.acquire(timeout_s=left_s) for left_s in (0, 0.5))
+    assert waits == [0.5]
+
+
 def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(monkeypatch):
     capacity = Capacity(1)
     capacity.acquire()
