@@ -376,3 +376,16 @@ class SharedGroup(RuleBasedStateMachine):
 
 SharedGroup.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
 TestPositionsInASharedGroup = SharedGroup.TestCase
+
+
+def test_what_is_handed_out_beside_a_batch_is_one_with_it():
+    positions = Positions({A: 10, B: 0, C: 4})
+    positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 0)}))
+    positions.parts.append(Batch({A: rows(A, 15), C: rows(C, 4)}))
+    positions.settle({A: 11, B: 1})
+    assert positions.in_hand is positions.in_hand is not None  # one alone stays as it is
+    offsets = {at: [row.offset for row in each] for at, each in positions.in_hand.records.items()}
+    assert (offsets, positions.in_hand.ends) == ({A: [14, 15], C: [4]}, {A: 16, C: 5})
+    positions.drop()
+    assert (positions.in_hand, positions.losses) == (None, 1)
+    assert positions.handed == positions.committed == {A: 11, B: 1, C: 4}
