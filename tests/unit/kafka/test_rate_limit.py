@@ -50,6 +50,11 @@ CASES: dict[str, Case] = {
         {"records_per_s": 20},
         [(0, rows(*[None] * 27), [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)])],
     ),
+    "what has come in a pause goes at once": (
+        {"records_per_s": 20},
+        [(0, rows(*[None] * 20), [(0.0, 20)]), (0.05, rows(*[None] * 3), [(0.0, 1), (0.1, 2)]),
+         (0.25, rows(*[None] * 3), [(0.0, 3)])],
+    ),
     "one record at least": (
         {"records_per_s": 5}, [(0, rows(*[None] * 7), [(0.0, 5), (0.2, 1), (0.2, 1)])],
     ),
@@ -71,13 +76,20 @@ CASES: dict[str, Case] = {
     ),
     "a key waits for its interval and others do not": (
         {"key_interval_s": 1.0},
-        [(0, rows(["a"], "b", None, None, ["a"]), [(0.0, 4), (1.0, 1)]),
-         (0.25, rows(None, "c", ["a"], "c"), [(0.0, 2), (0.75, 1), (0.25, 1)])],
+        [(0, rows("a", "b", None, None, "a"), [(0.0, 4), (1.0, 1)]),
+         (0.25, rows(None, "c", "a", "c"), [(0.0, 2), (0.75, 1), (0.25, 1)])],
     ),
     "a key that may go when the part does is part of it": (
         {"key_interval_s": 1.0},
         [(0, rows("a", "b"), [(0.0, 2)]), (0, rows("a", "b", "c"), [(1.0, 3)]),
          (0, rows("d"), [(0.0, 1)]), (0.5, rows("a", "d"), [(0.5, 2)])],
+    ),
+    "what cannot be hashed is told apart too": (
+        {"key_interval_s": 1.0}, [(0, rows(["a"], ["b"], ["a"]), [(0.0, 2), (1.0, 1)])],
+    ),
+    "the stricter of two limits decides": (
+        {"records_per_s": 10, "bytes_per_s": 100, "key_interval_s": 5.0},
+        [(0, rows("a", "b", "c", size=50), [(0.0, 2), (0.5, 1)])],
     ),
 }
 # fmt: on
@@ -108,6 +120,16 @@ def test_keys_are_forgotten_when_their_interval_is_over_the_oldest_first():
         player.play(rows(key))
         kept.append(len(keys))
     assert kept == [1, 2, 2, 2, 0]
+
+
+def test_the_limits_count_from_when_a_part_was_handed_out():
+    limiter, now_s, waits = RateLimiter(records_per_s=1), 0.0, []
+    for _ in range(2):
+        waits.append(limiter.wait_s(rows(None), now_s))
+        now_s += waits[-1]
+        limiter.take(rows(None), now_s)
+        now_s += 0.25
+    assert waits == [0.0, 0.75]
 
 
 def test_a_part_has_a_record_however_times_are_rounded():
