@@ -7,6 +7,7 @@ import io
 import math
 import re
 import ssl
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -106,6 +107,10 @@ def test_errors_about_servers_are_not_blamed_on_records(error):
 
 
 def test_a_poison_record_says_which_one_it_is_and_why():
+    assert (ProcessDied(3).times, str(ProcessDied(3)).split()[:4]) == (
+        3,
+        ["the", "process", "died", "3"],
+    )
     poison = PoisonRecord(record(), "odd")
     assert (poison.record, poison.why) == (record(), "odd")
     assert str(poison) == "the record at t-1@2 cannot be handled: odd"
@@ -164,6 +169,7 @@ def test_what_is_no_policy_is_refused_with_value_place_and_remedy(wrong, says):
         (lambda: retry(1.5), "retry: n=1.5"),
         (lambda: retry(1, -0.1), "retry: backoff_s=-0.1: give a number of seconds"),
         (lambda: retry(1, math.nan), "backoff_s=nan"),
+        (lambda: retry(1, timedelta(seconds=1)), "backoff_s=datetime.timedelta"),
         (lambda: retry(1, then=retry(2)), "give one retry more attempts"),
         (lambda: retry(1, then=skip(except_=KeyError), except_=KeyError), "write it once"),
         (lambda: retry(1, then=skip(is_outage=bool), is_outage=bool), "write it once"),

@@ -84,15 +84,9 @@ def test_enough_bytes_do_not_wait_either():
     assert buffer.wait_s(0.0) == 5.0
     buffer.add({A: rows(A, 1, first=2)}, 0.0)
     assert buffer.wait_s(0.0) == 0.0
-    buffer.clear()
-    buffer.add({A: rows(A, 9)}, 0.0)
-    assert buffer.wait_s(0.0) == 5.0
-
-
-def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case():
-    buffer = ahead(max_bytes=6, max_records=9)
-    buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
-    assert [len(buffer.take(0.0) or ()) for _ in range(4)] == [1, 2, 1, 0]
+    late = ahead(max_records=9, max_wait_s=0.0)
+    late.add({A: rows(A, 1)}, 7.0)
+    assert late.wait_s(7.0) == 0.0
 
 
 # fmt: off
@@ -100,18 +94,24 @@ ROOMS: list[tuple[dict[str, int], dict[Partition, list[int]], int]] = [
     # with workers more is read ahead, less where every worker has a partition
     ({"max_records": 10, "workers": 1}, {}, 10),
     ({"max_records": 10, "workers": 2}, {}, 100_000),
+    ({"max_records": 10, "workers": 3}, {}, 100_000),
     ({"max_records": 60_000, "workers": 2}, {}, 120_000),
     ({"max_records": 10, "workers": 2}, {A: [1]}, 99_999),
     ({"max_records": 10, "workers": 2}, {A: [1], B: [1]}, 9_998),
     # no more is polled for than will fit
     ({"max_records": 2}, {A: [0]}, 1),
+    ({"max_records": 2}, {A: [0, 0, 0]}, 0),
+    ({"max_records": 10, "max_bytes": 100}, {}, 10),
     ({"max_records": 10, "max_bytes": 100}, {A: [20], B: []}, 4),
+    ({"max_records": 10, "max_bytes": 100}, {A: [20, 70]}, 1),
     ({"max_records": 10, "max_bytes": 100}, {A: [20, 70, 9]}, 1),
     ({"max_records": 10, "max_bytes": 100}, {A: [20, 70, 9, 1]}, 0),
     ({"max_records": 500, "max_bytes": 100}, {}, 100),
     ({"max_records": 500, "max_bytes": 100}, {A: [0]}, 100),
     ({"max_records": 50, "max_bytes": 100}, {A: [10, 10]}, 8),
+    ({"max_records": 2, "max_bytes": 100}, {A: [0, 0]}, 0),
     # two batches are ahead where commits are behind
+    ({"max_records": 10, "ahead": 1}, {}, 10),
     ({"max_records": 10, "ahead": 2}, {}, 20),
 ]
 # fmt: on
@@ -137,6 +137,15 @@ def test_a_part_that_just_fits_is_not_cut():
         assert batch.records[A] is whole
 
 
+def test_a_batch_takes_as_many_bytes_as_it_may_and_the_first_in_any_case():
+    buffer = ahead(max_bytes=6, max_records=9)
+    buffer.add({A: rows(A, 9, 3, 3, 1)}, 0.0)
+    counts = []
+    while (batch := buffer.take(0.0)) is not None:
+        counts.append(len(batch))
+    assert counts == [1, 2, 1]
+
+
 def test_partitions_that_were_served_come_last_next_time():
     buffer = ahead(max_records=1)
     buffer.add({A: rows(A, 1, 1), B: rows(B, 1, 1)}, 0.0)
@@ -149,18 +158,35 @@ def test_partitions_that_were_served_come_last_next_time():
 # -- with a rate
 
 
-def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each():
-    buffer = ReadAhead(BatchLimits(max_records=60), RateLimiter(records_per_s=20.0))
-    buffer.add({A: rows(A, *[0] * 27)}, 5.0)
-    now_s = 5.0
-    for waited_s, count in ((0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)):
-        if waited_s:
-            assert buffer.wait_s(now_s) == pytest.approx(waited_s)
-            assert buffer.take(now_s + waited_s - 0.001) is None
+def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
+    """How long each part waits, and how many records it has."""
+    found = []
+    while not buffer.is_empty:
+        batch = buffer.take(now_s)
+        wait_s = 0.0 if batch else buffer.wait_s(now_s)
+        if batch is None:
+            assert wait_s
             assert buffer.room == 0
-        now_s += waited_s + 1e-9
-        assert len(buffer.take(now_s)) == count
-    assert buffer.is_empty
+            assert buffer.take(now_s + wait_s - 0.001) is None
+            now_s += wait_s
+            batch = buffer.take(now_s)
+        found.append((round(wait_s, 4), len(batch)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "batches"),
+    [
+        (20.0, 27, [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)]),
+        (0.5, 3, [(0.0, 1), (2.0, 1), (2.0, 1)]),
+        (500.0, 70, [(0.0, 60), (0.0, 10)]),
+    ],
+)
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(rate, count, batches):
+    limits = BatchLimits(max_records=60)
+    buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
+    buffer.add({A: rows(A, *[0] * count)}, 5.0)
+    assert taken(buffer, 5.0) == batches
 
 
 def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be():
@@ -169,6 +195,14 @@ def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be():
         parts = [Batch({A: rows(A, *sizes[:1])}), Batch({B: rows(B, *sizes[1:])})]
         assert buffer.fits(parts) is fits
     assert ahead(max_records=9, parts=2).fits([Batch({A: rows(A, 99)})])
+
+
+def test_what_is_dropped_takes_no_room():
+    buffer = ahead(max_records=10, max_bytes=1)
+    buffer.add({A: rows(A, 1)}, 0.0)
+    assert buffer.room == 0
+    buffer.clear()
+    assert (buffer.room, buffer.is_empty) == (1, True)
 
 
 def test_what_the_rate_holds_back_keeps_its_place_and_goes_with_all_that_was_read():
