@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from dataclasses import asdict
 from itertools import accumulate
 from zlib import crc32
 
@@ -19,6 +20,8 @@ from leaderq.producing.journal.policy import (
     Damage,
     Every,
     Interval,
+    JournalCounters,
+    RecoveryReport,
     allotment,
     fitting_segment_bytes,
 )
@@ -78,6 +81,7 @@ def test_the_bytes_of_a_record_are_as_documented():
     assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
     assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
     assert (EXPIRES, HEAD_BYTES) == (1, 28)
+    assert (module.WINDOW, module.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
 
 
 BAD = Parsed([], 0, True, 0)
@@ -256,3 +260,30 @@ def test_limits_that_cannot_be_kept_are_refused_all_at_once(make, problems):
 def test_a_damage_tells_how_many_records_it_cost():
     assert [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))] == [0, 1, 5]
     assert SEGMENT_BYTES == 32 * MB
+
+
+def test_what_a_journal_tells_begins_with_nothing():
+    report = asdict(RecoveryReport())
+    assert report.pop("was_clean")
+    assert not any([*report.values(), *asdict(JournalCounters()).values()])
+    assert Damage("f", "spoilt") == Damage("f", "spoilt", 0, 0, None)
+    lost = [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))]
+    assert lost == [0, 1, 5]
+    assert SEGMENT_BYTES == 32 * 2**20
+
+
+@given(PAYLOADS.filter(bool), st.data())
+def test_what_ends_early_says_how_much_it_needs(payloads, data):
+    whole = written(*payloads)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    found = read(whole[:at])
+    full = [len(written(*payloads[:count])) for count in range(len(payloads) + 1)]
+    count = max(number for number, size in enumerate(full) if size <= at)
+    assert (len(found.records), found.used, found.is_bad) == (count, full[count], False)
+    is_head_whole = at - full[count] >= HEAD_BYTES
+    assert found.needs == (full[count + 1] - full[count] if is_head_whole else HEAD_BYTES)
+
+
+def test_a_head_is_looked_for_behind_a_mark_without_one():
+    mark = module._MARK_BYTES
+    assert module.likely_heads(mark + written(b"a"), low_id=5, high_id=5) == [len(mark)]
