@@ -161,3 +161,34 @@ def test_servers_may_be_listed():
 def test_the_greatest_lengths_are_as_documented():
     assert (kinds._HIGHEST_PORT, kinds.LOOPBACK) == (65535, "127.0.0.1")
     assert kinds._LONGEST_NAME == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (TEXT, {"type": "string", "minLength": 1}),
+        (seconds(0, 10), {"type": "number", "minimum": 0, "maximum": 10}),
+        (count(1, 5), {"type": "integer", "minimum": 1, "maximum": 5}),
+        (
+            choice("any", "a-1"),
+            {
+                "anyOf": [
+                    {"enum": ["any", "a-1"]},
+                    {"type": "string", "pattern": "^([aA][nN][yY]|[aA]-1)$"},
+                ]
+            },
+        ),
+        (
+            SERVERS,
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                ]
+            },
+        ),
+        (SWITCH, {"type": "boolean"}),
+    ],
+)
+def test_what_editors_are_told_of_a_kind(kind, schema):
+    assert kind.schema == schema
