@@ -112,6 +112,7 @@ def test_it_is_tried_again_for_ever_from_50_ms_to_a_minute_unless_attempts_are_c
 
 def test_delays_double_up_to_the_most_and_none_is_due_without_a_failure():
     assert [POLICY.delay_s(failures, 0) for failures in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
+    assert Retry(first_s=0.0).delay_s(10_000, 0.0) == 0.0  # a power beyond all floats
 
 
 @given(
