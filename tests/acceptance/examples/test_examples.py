@@ -178,9 +178,9 @@ def test_a_day_with_a_transfer_and_a_kill_loses_nothing_and_doubles_nothing(read
     printed = user.types(commands(README)[1] + " 120")
     assert "every rule has one order, and no constraint is broken" in printed
     assert printed.count("transferred from") == printed.count(" killed") == 1
-    found = orders(session)
-    assert {order["rule"] for order in found} == {f"rule-{number:05}" for number in range(120)}
-    assert len({order["term"] for order in found}) >= 3
+    # How many terms had orders depends on who is slow; the day has told of both changes above.
+    found = {order["rule"] for order in orders(session)}
+    assert found == {f"rule-{number:05}" for number in range(120)}
     with DynoQueue(session, "/work-orders/rules") as queue:
         assert queue.shard_sizes() == EMPTY
 
