@@ -67,7 +67,7 @@ def test_only_numbers_of_terms_are_compared(number):
 
 @pytest.mark.parametrize("career", ["", None, "a\0b", "x" * 256, "\ud800", 3])
 def test_only_a_name_is_a_career(career):
-    with pytest.raises(ConfigurationError, match="^career=.*a text of 1 to 255 characters"):
+    with pytest.raises(ConfigurationError, match=r"^career=.*a text of 1 to 255 characters"):
         FencingToken(career, 1)
 
 
