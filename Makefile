@@ -25,7 +25,7 @@ demo: $(READY)  ## a leader that bills clicks is killed, frozen and replaced; un
 # Tests wait more than they compute: five workers keep two cores busy, and each may have to wait for
 # the others, hence the patience, also with tests that compute. What tests/long.txt lists is left to
 # test-long. Plain pytest runs one test after the other, the long ones too.
-test: compiled  ## linters, types, layers, and all tests but the long ones; ten minutes
+test: compiled  ## linters, types, layers, and all tests but the long ones; eight minutes
 	@LEADERQ_TEST_PATIENCE=$(PATIENCE) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -o timeout=$$((180 * $(PATIENCE))) -m "not long"
 
