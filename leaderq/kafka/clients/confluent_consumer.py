@@ -244,14 +244,15 @@ class ConfluentConsumer(ConsumerClient):
         was. librdkafka asks only when the leader changes while it reads (B24).
         """
         unproved = self._unproved
-        firsts = {at: rows[0].leader_epoch or 0 for at, rows in polled.items() if at in unproved}
-        if newer := {at: now for at, now in firsts.items() if now > epoch_of(unproved[at])}:
+        proved = unproved.keys() & polled.keys()
+        epochs = {at: polled[at][0].leader_epoch or 0 for at in proved}
+        if newer := {at: now for at, now in epochs.items() if now > epoch_of(unproved[at])}:
             try:
-                firsts |= dict.fromkeys(require_same_log(self._settings, unproved, newer), 0)
+                proved |= require_same_log(self._settings, unproved, newer)
             except LeaderqError:
                 self._stash = found + self._stash
                 raise
-        for at in firsts:
+        for at in proved:
             del unproved[at]
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:

@@ -99,8 +99,7 @@ def leader_epochs(consumer: Any, partitions: Iterable[Any]) -> dict[Any, int]:
     it has heard of none. Positions are compared with these, and with nothing before that.
     """
     heard_of = consumer._fetcher._manager.cluster.leader_epoch_for_partition
-    heard = {each: heard_of(each) for each in partitions}
-    return {each: -1 if epoch is None else epoch for each, epoch in heard.items()}
+    return {each: -1 if (epoch := heard_of(each)) is None else epoch for each in partitions}
 
 
 def is_validating(consumer: Any, partitions: Iterable[Any]) -> bool:
