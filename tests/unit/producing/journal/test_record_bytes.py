@@ -125,7 +125,8 @@ def no_record(kind: str, payload: bytes, next_id: int, last_id: int) -> bytes:
         return {
             "noise": payload,
             "zeros": bytes(3 * len(payload)),
-            "cut": written(payload, first_id=next_id)[:-1],
+            # So many that what comes next never completes it, as one byte may.
+            "cut": written(payload + b"the rest", first_id=next_id)[:-8],
         }[kind]
     if kind == "beyond":
         return b"\xff" + written(payload, first_id=last_id + 1)
