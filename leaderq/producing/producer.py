@@ -30,7 +30,6 @@ account (:mod:`leaderq.producing.account`, with the states) about everything els
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import logging
 import os
@@ -59,7 +58,7 @@ from leaderq.producing.account import BufferState, LossReason, Lost, Settlement,
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec, is_sure, serialized
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.listeners import OnDurable, resolve
+from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ttl_problem
 from leaderq.producing.request import BufferedRequest, measured, require_hash
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
@@ -171,8 +170,12 @@ class BufferedProducer(Generic[T]):
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
-        for service in services:
-            service.start()
+        try:
+            for service in services:
+                service.start()
+        except BaseException:  # the system has no thread left
+            self.close(0.0)
+            raise
         _all.add(self)
         offer_figures(FigureSource.PRODUCER, name, self, _figures)
 
@@ -224,31 +227,23 @@ class BufferedProducer(Generic[T]):
         ):
             return True
         one = self._entered(request, ttl_s, timeout_s)
-        if on_durable is None and (spill is None or not spill.waits_for_disk):
-            is_taken = self._buffer.take_at_once(request, one.size, one) or self._admit(
-                one, timeout_s, None
-            )
-            if spill is not None:
-                spill.await_written()
-            return is_taken
-        if spill is None or not spill.is_write_ahead:
-            raise ConfigurationError(
-                "on_durable needs a journal and persistence: without them an accepted request is "
-                "not on disk"
-            )
         if on_durable is not None:
             require(plain_function("on_durable", on_durable))
-            return self._admit(one, timeout_s, on_durable)
-        if spill.journal.is_writer:
+            if spill is None or not spill.is_write_ahead:
+                raise ConfigurationError(
+                    "on_durable needs a journal and persistence: without them an accepted request "
+                    "is not on disk"
+                )
+        elif spill is not None and spill.every == 1 and spill.journal.is_writer:
             raise WouldDeadlock(
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        if not self._admit(one, timeout_s, None):
-            return False
-        if one.journal_id is not None:
-            spill.journal.await_stored(one.journal_id + 1, timeout_s=_DURABLE_S)
-        return True
+        is_taken = self._admit(one, timeout_s, on_durable)
+        end_id = spill.awaited_id(one) if spill is not None and on_durable is None else None
+        if spill is not None and end_id is not None:
+            spill.journal.await_stored(end_id, timeout_s=_DURABLE_S)
+        return is_taken
 
     def submit(
         self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
@@ -275,24 +270,16 @@ class BufferedProducer(Generic[T]):
         event loop. If the task is cancelled while it waits for room, the request was not taken;
         while it waits for the disk, the request was taken.
         """
-        spill = self._spill
-        durable: primitives.Future[None] | None = None
-        on_durable: OnDurable | None = None
-        if spill is not None and spill.waits_for_disk:
-            durable = primitives.Future()
-            on_durable = partial(resolve, durable, None)
-        waker = TaskWaker()
+        waker, spill = TaskWaker(), self._spill
         one = self._entered(request, ttl_s, timeout_s)
-        admission = self._admission(one, timeout_s, on_durable, waker.wake)
+        admission = self._admission(one, timeout_s, None, waker.wake)
         try:
             while (wait_s := admission.attempt()) is not None:
                 await waker.wait(wait_s)
         finally:
             admission.leave()
-        if durable is not None and admission.is_placed:
-            await asyncio.wrap_future(durable)
-        elif spill is not None and spill.is_behind():
-            await awaited(spill.await_written, "leaderq-await-written")
+        if spill is not None and (end_id := spill.awaited_id(one)) is not None:
+            await spill.journal.aawait_stored(end_id, timeout_s=_DURABLE_S)
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
@@ -335,6 +322,8 @@ class BufferedProducer(Generic[T]):
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
     ) -> bool:
+        if self._buffer.take_at_once(one.request, one.size, one):
+            return True
         waker = Waker()
         admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:
@@ -391,13 +380,18 @@ class BufferedProducer(Generic[T]):
         ``timeout_s`` seconds. Then force the journal's records to the disk, which may take as long
         again, and at least a second. Return what became of the requests: true only if each is
         confirmed or safely in the journal; otherwise it says how many are not, which, and why.
+
+        Called by a listener, it does not wait for requests.
         """
         self._refuse_in_child()
         require(timeout("timeout_s", timeout_s))
+        if self._shutdown.is_own_thread:
+            timeout_s = 0.0  # a thread that settles requests must not wait for that
         up_to = self._buffer.line_end()
         self._buffer.wait_settled(timeout_s, up_to)
         settlement, spill = self._buffer.settlement(up_to), self._spill
-        if not settlement.journaled or spill is None or spill.journal.sync == EVERY_ITEM:
+        is_safe = spill is None or spill.journal.sync == EVERY_ITEM or self._shutdown.is_over
+        if spill is None or is_safe or not settlement.journaled:
             return settlement
         spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))
         return self._buffer.settlement(up_to)

@@ -55,6 +55,7 @@ from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
+from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +255,7 @@ class SinkSender:
         except SinkBusy as exc:
             self._kept.update(batch)
             self._note(exc)
+            self.service.pause(min(_BUSY_S, self._options.retry.most_s))
             return _Left(batch)
         again, refused, error = set(outcome.again), outcome.refused, outcome.error
         self._kept.difference_update(batch)
@@ -433,7 +435,7 @@ class Shutdown:
         """
         if self.is_own_thread:
             return
-        if not self._over.wait(None if timeout_s is None else timeout_s + _END_S):
+        if not self._over.wait(None if timeout_s is None else bounded_s(timeout_s + _END_S)):
             log.error("closing continues in the background producer=%s", self._name)
 
     @property

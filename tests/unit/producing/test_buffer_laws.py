@@ -167,6 +167,24 @@ def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_
     assert counts(buffer.take_batch(0.0)) + counts(buffer.take_batch(0.0)) == [4, 3]
 
 
+def test_what_a_signal_handler_sends_in_the_middle_of_a_call_is_measured_too(monkeypatch):
+    buffer = buffer_of(PaperSpill(is_write_ahead=False), max_items=4, batch_items=1)
+    send(buffer, b"")
+    buffer.settle(buffer.take_batch(0.0))  # the sink is moving: near the mark, time is asked
+    for _ in range(2):
+        send(buffer, b"x")
+    inner, now_s = [b"yyy"], clock.now_s()
+
+    def interrupted() -> float:
+        if inner:
+            send(buffer, inner.pop())
+        return now_s
+
+    monkeypatch.setattr(clock, "now_s", interrupted)
+    send(buffer, b"zz")
+    assert (buffer.items, buffer.bytes) == (4, 1 + 1 + 3 + 2)
+
+
 class Buffered(RuleBasedStateMachine):
     """Requests are ``(number, padding)``. Time passes only while one waits."""
 

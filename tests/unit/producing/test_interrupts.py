@@ -26,7 +26,8 @@ import pytest
 from faulty_disk import QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
-from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, BufferedProducer, Journal
+from leaderq.errors import BufferFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, Block, BufferedProducer, Journal
 from leaderq.testing import eventually
 
 FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0)
@@ -174,6 +175,20 @@ def test_interrupted_in_a_call_nothing_accepted_is_lost_or_misreported(
         life, tracer = Life(next(places), persistence), Tracer(at)
         life.run(tracer, target, with_future=persistence is None and at % 2 == 0)
         life.end(caplog)
+
+
+def test_interrupted_while_it_waits_for_room_a_send_holds_up_nobody_behind_it(producer, sink):
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(0.001), sink_timeout_s=60.0)
+    one.send("a")
+    tracer = Tracer(0)
+    with pytest.raises(BufferFull):
+        tracer.around(lambda: one.send("b"))
+    for at in range(1, tracer.seen + 1):
+        with pytest.raises((BufferFull, Interrupt)):
+            Tracer(at).around(lambda: one.send("b"))
+        assert not one._buffer.awaiting_room
+    assert one.snapshot().balance.accepted == 1
 
 
 THREADS = ["leaderq-producer-sender", "leaderq-journal", "leaderq-producer-journal-reader"]
