@@ -667,7 +667,7 @@ class Admission:
         buffer = self._buffer
         buffer.refused["no room"] += 1
         text = f"no room: {buffer.items} requests of {buffer.bytes} bytes in memory"
-        if (spill := buffer.spill) is None or spill.has_room(0):
+        if (spill := buffer.spill) is None or not buffer._is_refused:
             return BufferFull(f"{text}; the sink is too slow, or unreachable")
         return BufferFull(
             f"{text}, {buffer.unread} more in the journal, which takes nothing: {spill.last_error}"

@@ -116,7 +116,7 @@ class BufferedProducer(Generic[T]):
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request: one call at
-      a time, on whichever thread; its errors are logged;
+      a time, on whichever thread; its errors are logged. At most 10,000 calls wait for a slow one;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block;
     * ``name``: in the log, of its threads, and the label of its figures in ``/metrics``.
 
@@ -192,8 +192,9 @@ class BufferedProducer(Generic[T]):
         or ``False`` if ``when_full`` has dropped this request.
 
         ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable``, ``send``
-        returns at once in any case, and ``on_durable`` is called once, on the journal's thread:
-        with ``None`` when the request is as durable as the policy says, else with the error.
+        returns at once in any case, and ``on_durable`` is called once for a request that was taken,
+        on the journal's thread: with ``None`` when the request is as durable as the policy says,
+        else with the error.
 
         May be called by a finalizer, a signal handler, a logging handler, and by any function that
         the producer itself calls: it never waits for its own thread. (A logging handler of the
@@ -210,10 +211,12 @@ class BufferedProducer(Generic[T]):
             has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
             Whatever ``key`` raises.
 
-        The request was taken if this is raised:
+        The request was taken if one of these is raised:
 
         :raises JournalSlow: the disk takes nothing, or did not answer in a minute. The request is
             written when it does, and sent, unless this process dies before.
+        :raises JournalClosed, JournalFailed, JournalFull: another thread has closed the producer
+            meanwhile, and the disk did not take the request, which is lost.
         """
         spill = self._spill
         if (

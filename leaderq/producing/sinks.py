@@ -164,6 +164,7 @@ def require_sink(sink: object) -> None:
     require(
         plain_function("the sink's send", sink.send),
         plain_function("the sink's close", sink.close),
+        plain_function("the sink's hand_over", getattr(sink, "hand_over", None), or_none=True),
     )
 
 
@@ -333,7 +334,7 @@ class QueueSink:
 
     def _put(self, records: Sequence[Any]) -> BatchOutcome:
         try:
-            self._put_many(list(records), **self._options)
+            require_finished(self._put_many(list(records), **self._options), "put_many")
         except PutsFailed as exc:
             return self._of_some(records, exc)
         except self._refuses as exc:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -198,6 +199,7 @@ class Spill:
 
     def _decoded(self, record: JournalRecord) -> BufferedRequest:
         request = self._codec.deserialize(record.payload)
+        require_finished(request, "the codec's deserialize")
         key: Hashable = None
         if self._key is not None:
             require_hash(key := self._key(request))

@@ -12,12 +12,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.base import clock
-from leaderq.errors import BufferFull, RequestGivenUp
+from leaderq.errors import BufferFull, JournalSlow, RequestGivenUp
 from leaderq.producing import BufferState, LossReason, Lost, Retry, WhenFull
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.options import FullPolicy, ProducerOptions
@@ -183,6 +184,21 @@ def test_what_a_signal_handler_sends_in_the_middle_of_a_call_is_measured_too(mon
     monkeypatch.setattr(clock, "now_s", interrupted)
     send(buffer, b"zz")
     assert (buffer.items, buffer.bytes) == (4, 1 + 1 + 3 + 2)
+
+
+def test_a_disk_that_is_behind_for_a_second_is_named_to_who_finds_no_room(monkeypatch):
+    monkeypatch.setattr(clock, "now_s", lambda: 1e6)
+    spill = PaperSpill(is_write_ahead=False)
+    buffer = buffer_of(spill, max_items=1)
+    send(buffer, 0)
+
+    def append(*_: object) -> None:
+        raise JournalSlow("the disk is behind")
+
+    spill.append = append
+    with pytest.raises(BufferFull, match="which takes nothing: the disk is behind"):
+        send(buffer, 1)
+    assert clock.now_s() == pytest.approx(1e6 + 1)
 
 
 class Buffered(RuleBasedStateMachine):

@@ -120,6 +120,12 @@ class TestQueueSink:
         assert list(sink.send(batch, float("inf")).again) == []
         assert len(puts) == 1
 
+    def test_a_put_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self):
+        for returned in (Future(), (one for one in "ab")):
+            outcome = QueueSink(put_many=lambda _, put=returned: put).send(["a", "b"], 30.0)
+            assert list(outcome.again) == [0, 1]
+            assert "put_many returned" in str(outcome.error)
+
     def test_without_a_thread_nothing_was_put_and_the_next_call_puts_it(self, monkeypatch):
         puts: list[Any] = []
         sink = QueueSink(put_many=puts.append)

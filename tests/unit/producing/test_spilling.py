@@ -9,6 +9,7 @@ import random
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -258,7 +259,10 @@ def test_h3_a_forgotten_codec_is_refused_with_its_name_and_costs_nothing(
         ConfigurationError, match=r"for codec 'PlainCodec'.*its segments say that another codec"
     ):
         producer(journal=tmp_path)
+    later = SimpleNamespace(serialize=encoded, deserialize=lambda _: Future(), name="Json")
     if count > 9:  # else these few are passed over
+        with pytest.raises(ConfigurationError, match="the codec's deserialize returned"):
+            producer(journal=tmp_path, codec=later)
         with pytest.raises(ConfigurationError, match="and this key"):
             producer(journal=tmp_path, codec=JSON, key=lambda request: request["user"])
     sink.now(takes)
