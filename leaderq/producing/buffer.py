@@ -521,14 +521,6 @@ class RequestBuffer(RequestSequence):
         if level is not before:
             self._to_send.wake()  # a full memory need not linger
 
-    def _note_full(self, error: JournalSlow) -> None:
-        """Note that the disk was too slow for too long, so that the policy for a full buffer
-        decides.
-        """
-        if self.spill is not None:
-            self.spill.last_error = error
-            self._is_refused = True
-
     def _wake_sender(self) -> None:
         is_large = self.ready_bytes >= self._options.batch_bytes
         if self._wanted and (is_large or self.ready_items >= self._wanted):
@@ -538,9 +530,11 @@ class RequestBuffer(RequestSequence):
     @property
     def _may_read(self) -> bool:
         """Whether memory has room for requests that are only in the journal."""
-        is_its_turn = self._level is _DRAINING or self._is_refused
-        has_room = self._marks.share(self.items, self.bytes) < 1
-        return is_its_turn and has_room and not self.is_read_up
+        return (
+            (self._level is _DRAINING or self._is_refused)
+            and not self.is_read_up
+            and self._marks.share(self.items, self.bytes) < 1
+        )
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:
@@ -632,7 +626,9 @@ class Admission:
             self._disk_s = min(self._disk_s, now + _CROWDED_S)
             if now < min(self._disk_s, self._give_up_s if may_wait else math.inf):
                 return _CROWDED_LOOK_S
-            buffer._note_full(exc)
+            buffer._is_refused = True
+            if buffer.spill is not None:
+                buffer.spill.last_error = exc
         if self.is_placed:
             return None
         if not may_spill and buffer.spill is not None:

@@ -109,7 +109,7 @@ class SinkSender:
         self._held: dict[Hashable, deque[BufferedRequest]] = {}  # held back, key by key
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._takes_some = True  # whether the last attempt confirmed anything
-        self._is_retry = self._is_turn_of_fresh = False
+        self._is_retry = False  # whether those held back were given last
         self._hand_over: HandOver | None = getattr(sink, "hand_over", None)
         self.batches = 0
         self.retries = 0
@@ -155,7 +155,7 @@ class SinkSender:
         """Return the requests whose turn it is; none of them may come after a request of its key
         that is held back.
         """
-        self._is_retry = False
+        was_retry, self._is_retry = self._is_retry, False
         if not self._held:
             batch, self._again = self._again, []
             batch = batch or self._buffer.take_batch(None if self._under_way is None else 0.0)
@@ -169,8 +169,7 @@ class SinkSender:
             return self._fresh(self._rest_until_s)
         self.service.pause(self._rest_until_s - clock.now_s())
         # Which of the two is at fault, the sink or a key? Both get their turns.
-        self._is_turn_of_fresh = not self._takes_some and not self._is_turn_of_fresh
-        if self._is_turn_of_fresh and (fresh := self._fresh(0.0)):
+        if not self._takes_some and was_retry and (fresh := self._fresh(0.0)):
             return fresh
         self._is_retry = True
         return self._taken_back()
