@@ -71,11 +71,13 @@ class PlainCodec:
         stream = BytesIO(data)
         try:
             value = _Reader(stream).load()
-            if more := stream.read():
-                raise ValueError(f"there are {len(more)} bytes more")
         except Exception as exc:  # pickle raises all kinds of errors for damaged data
             begins = f"{len(data)} bytes beginning {data[:8]!r}"
-            raise CorruptRecord(f"{begins} are not a plain value: {exc}") from exc
+            raise CorruptRecord(f"{begins} are not a plain value") from exc
+        if stream.tell() != len(data):
+            begins = f"{len(data)} bytes beginning {data[:8]!r}"
+            more = len(data) - stream.tell()
+            raise CorruptRecord(f"{begins} hold a plain value and {more} bytes more")
         return value
 
 
