@@ -205,8 +205,9 @@ class DistributedQueueCoordinator:
             return self._begun(self._token(znodes, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
             mine = [one for one in self._held.values() if one.owner == primitives.get_ident()]
-            # The slot of a token of another session is gone, or will be.
-            if any(one.znodes == znodes and request.is_in_session_of(one.holder) for one in mine):
+            # The slot of another session is gone, or will be.
+            sessions = {one.holder.session for one in mine if one.holder and one.znodes == znodes}
+            if request.holder is not None and request.holder.session in sessions:
                 raise WouldDeadlock(
                     f"key {znodes.key!r}: this thread works on it, and would wait for itself"
                 )

@@ -188,9 +188,6 @@ class SlotRequest:
     def wake(self) -> None:
         self._changed.set()
 
-    def is_in_session_of(self, other: SlotHolder | None) -> bool:
-        return other is not None and other.session == self._session_id
-
     def release(self) -> Release | None:
         """The slot to release, if this request has taken one or may have; else ``None``."""
         if self._slot is None:

@@ -212,6 +212,7 @@ class DistributedToken:
             self._seat = Seat(session, znodes.token(holder.token), holder.session)
         self._dequeue = dequeue
         self._ending: TokenEnding | None = None
+        self._lock = primitives.Lock()
         if holder is None:
             self.end(TokenEnding.DECLINED)
 
@@ -280,10 +281,14 @@ class DistributedToken:
         """
         self.write([], timeout_s=timeout_s)
 
-    def end(self, ending: TokenEnding) -> None:
-        """End the token, unless it is over. For its coordinator."""
-        self._ending = self._ending or ending
+    def end(self, ending: TokenEnding) -> bool:
+        """End the token; return ``False`` if it was over before. For its coordinator."""
+        with self._lock:
+            if self._ending is not None:
+                return False
+            self._ending = ending
         self.ended.set()
+        return True
 
     def _over(self, ending: TokenEnding) -> TokenOver:
         self.end(ending)
