@@ -192,7 +192,9 @@ class AsyncQueueCoordinator(Generic[Key]):
 
     def _cover(self, token: Token[Key]) -> None:
         assert self._cover_function is not None
-        assert self._loop is not None  # somebody waited, and gave up
+        if self._loop is None:  # no task has asked so far: the next request covers it
+            self._keys.drop(token)
+            return
         self._repeat(self._loop, partial(self._cover_function, token.key), token)
 
     def _repeat(

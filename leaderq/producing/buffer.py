@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from leaderq.base import clock
 from leaderq.base.timeouts import Deadline
@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 Gone = tuple[BufferedRequest, LossReason, "BaseException | None"]
+Wake = Callable[[], object]
+ReadOrder = tuple[int, int, int, int]
+"""What ``Spill.read`` is to read."""
 _DIRECT, _SPILLING, _DRAINING = BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING
 _READ_ITEMS = 1000
 _READ_LOOK_S = 0.02
@@ -54,17 +57,6 @@ _ROOM_LOOK_S = 0.05
 _GIVEN_S = 0.02
 _CROWDED_S = 1.0
 _CROWDED_LOOK_S = 0.01
-
-
-class ReadOrder(NamedTuple):
-    """A range of the journal to read: the ids after ``after_id`` up to ``last_id``, and how much
-    memory has room for.
-    """
-
-    after_id: int
-    last_id: int
-    items: int
-    bytes: int
 
 
 def _locked(
@@ -118,7 +110,7 @@ class RequestBuffer(RequestSequence):
         self._is_dirty = False
         self._to_send, self._to_read = Waker(), Waker()
         self._awaiting_end: list[Waker] = []
-        self.awaiting_room: deque[Callable[[], object]] = deque()
+        self.awaiting_room: deque[Wake] = deque()
         """How to wake those who wait for room, first come, first served. What room there is depends
         on the state, the disk and the policy, so the first is woken, and looks for itself."""
         self._wanted = 0
@@ -132,7 +124,7 @@ class RequestBuffer(RequestSequence):
         self.spilled = 0
         self._is_in_journal: Callable[[], bool] = bool
         if spill is not None:
-            spill.journal.when_room = self._wake_first
+            spill.journal.when_room = self.wake_first
             self._is_in_journal = spill.journal.is_entered
 
     def _rebuild(self, *, is_in_hand: bool = True) -> None:
@@ -193,6 +185,8 @@ class RequestBuffer(RequestSequence):
         """Note that the sink has acknowledged ``confirmed``, and that ``gone`` are lost. Requests
         that were settled before are ignored.
         """
+        if self._final is not None:
+            return  # the sink was left behind: what it had is in the journal, or was given up
         self._settling = [
             part for one in confirmed for part in one.parts or (one,) if part.seq in self.unsettled
         ]
@@ -225,11 +219,11 @@ class RequestBuffer(RequestSequence):
             self._is_refused = False
             self._judge()
         journal = spill.journal
-        last_id = journal.stored_id if journal.trouble is None else self._last_id
+        last_id = journal.stored_id if journal.trouble is None else self.last_id
         if not self._may_read or last_id <= self._read_to:
             return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
         items, size = marks.max_items - self.items, marks.max_bytes - self.bytes
-        return ReadOrder(self._read_to, last_id, min(items, _READ_ITEMS), size), None
+        return (self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
     @_locked
     def fill(self, piece: Piece) -> None:
@@ -292,7 +286,7 @@ class RequestBuffer(RequestSequence):
     @_locked
     def line_end(self) -> LineEnd:
         self._run = None
-        return LineEnd(self.pushed, self._last_id)
+        return LineEnd(self.pushed, self.last_id)
 
     def wait_settled(self, timeout_s: float | None, end: LineEnd | None = None) -> bool:
         """Wait until everything up to ``end`` (``None``: all) is settled; return whether that came
@@ -351,7 +345,7 @@ class RequestBuffer(RequestSequence):
             else:
                 records.append(request)  # it is here, by this statement
                 self.pushed += 1
-                self.bytes = total
+                self.bytes += size
                 run.size += size
                 self.ready_items += 1
                 self.ready_bytes += size
@@ -432,7 +426,7 @@ class RequestBuffer(RequestSequence):
         spill = self.spill
         if spill is None:
             return True
-        one.journal_id, number = self._last_id + 1, None
+        one.journal_id, number = spill.journal.next_id, None
         try:
             number = spill.append(one, on_durable)
         except (RequestTooLarge, JournalSlow) as exc:
@@ -440,7 +434,6 @@ class RequestBuffer(RequestSequence):
             one.journal_id = None
             raise
         one.journal_id = number
-        self._last_id = number or self._last_id
         self._is_refused = number is None
         if number is None:
             self._to_read.wake()  # it looks again when the journal takes more
@@ -509,7 +502,7 @@ class RequestBuffer(RequestSequence):
             )
         )
         self._wake_reader()
-        self._wake_first()
+        self.wake_first()
         for waker in tuple(self._awaiting_end):
             waker.wake()
 
@@ -528,14 +521,6 @@ class RequestBuffer(RequestSequence):
         if level is not before:
             self._to_send.wake()  # a full memory need not linger
 
-    def _note_full(self, error: JournalSlow) -> None:
-        """Note that the disk was too slow for too long, so that the policy for a full buffer
-        decides.
-        """
-        if self.spill is not None:
-            self.spill.last_error = error
-            self._is_refused = True
-
     def _wake_sender(self) -> None:
         is_large = self.ready_bytes >= self._options.batch_bytes
         if self._wanted and (is_large or self.ready_items >= self._wanted):
@@ -545,20 +530,33 @@ class RequestBuffer(RequestSequence):
     @property
     def _may_read(self) -> bool:
         """Whether memory has room for requests that are only in the journal."""
-        if self.is_read_up or not (self._level is _DRAINING or self._is_refused):
-            return False
-        return self._marks.share(self.items, self.bytes) < 1
+        return (
+            (self._level is _DRAINING or self._is_refused)
+            and not self.is_read_up
+            and self._marks.share(self.items, self.bytes) < 1
+        )
 
     def _wake_reader(self) -> None:
         if self.spill is not None and self._may_read:
             self._to_read.wake()
 
-    def _wake_first(self) -> None:
-        """Wake the first caller that waits for room. The journal's thread calls this without the
-        lock, for which it must not wait.
+    @property
+    def first_in_line(self) -> Wake | None:
+        try:
+            return self.awaiting_room[0]
+        except IndexError:
+            return None
+
+    def wake_first(self) -> None:
+        """Wake the first caller that waits for room; who cannot be woken, because its event loop is
+        closed, waits no more. This needs no lock: the journal's thread must not wait for that.
         """
-        with suppress(IndexError):
-            self.awaiting_room[0]()
+        while (first := self.first_in_line) is not None and first() is False:
+            self.leave_line(first)
+
+    def leave_line(self, wake: Wake) -> None:
+        with suppress(ValueError):
+            self.awaiting_room.remove(wake)
 
 
 class Admission:
@@ -576,7 +574,7 @@ class Admission:
         when_full: FullPolicy,
         timeout_s: float | None,
         on_durable: OnDurable | None,
-        wake: Callable[[], object],
+        wake: Wake,
     ) -> None:
         self._buffer, self._request, self._on_durable = buffer, request, on_durable
         self._policy, self._wake = when_full, wake
@@ -601,18 +599,25 @@ class Admission:
         return self._buffer.look(self._attempted)
 
     def leave(self) -> None:
-        """Stop waiting for room, and wake the next caller that waits for it."""
+        """Stop waiting for room, and wake the next caller that waits for it. This needs no lock:
+        the garbage collector may call it, which may have interrupted the thread that has the lock.
+        """
         if self._is_in_line:
-            self._buffer.look(self._leave)
-
-    def _leave(self, buffer: RequestBuffer) -> None:
-        with suppress(ValueError):
-            buffer.awaiting_room.remove(self._wake)
-            buffer._wake_first()
+            self._buffer.leave_line(self._wake)
+            self._buffer.wake_first()
 
     def _attempted(self, buffer: RequestBuffer) -> float | None:
-        line, now, may_wait = buffer.awaiting_room, clock.now_s(), isinstance(self._policy, Block)
-        if may_wait and line and line[0] is not self._wake and not buffer.is_closing:
+        wait_s = None
+        try:
+            wait_s = self._decided(buffer)
+        finally:
+            if wait_s is None:  # here, so that an interrupt leaves nobody in the line
+                self.leave()
+        return wait_s
+
+    def _decided(self, buffer: RequestBuffer) -> float | None:
+        first, now, may_wait = buffer.first_in_line, clock.now_s(), isinstance(self._policy, Block)
+        if may_wait and first not in (None, self._wake) and not buffer.is_closing:
             return self._wait_in_line(now, math.inf)
         may_spill = now >= self._spill_s
         try:
@@ -621,7 +626,9 @@ class Admission:
             self._disk_s = min(self._disk_s, now + _CROWDED_S)
             if now < min(self._disk_s, self._give_up_s if may_wait else math.inf):
                 return _CROWDED_LOOK_S
-            buffer._note_full(exc)
+            buffer._is_refused = True
+            if buffer.spill is not None:
+                buffer.spill.last_error = exc
         if self.is_placed:
             return None
         if not may_spill and buffer.spill is not None:
@@ -648,6 +655,7 @@ class Admission:
             raise self._full()
         if not self._is_in_line:
             self._is_in_line = True
+            self._buffer.wake_first()  # whose loop is closed makes way
             self._buffer.awaiting_room.append(self._wake)
         return min(look_s, self._give_up_s - now)
 
@@ -655,7 +663,7 @@ class Admission:
         buffer = self._buffer
         buffer.refused["no room"] += 1
         text = f"no room: {buffer.items} requests of {buffer.bytes} bytes in memory"
-        if (spill := buffer.spill) is None or spill.has_room(0):
+        if (spill := buffer.spill) is None or not buffer._is_refused:
             return BufferFull(f"{text}; the sink is too slow, or unreachable")
         return BufferFull(
             f"{text}, {buffer.unread} more in the journal, which takes nothing: {spill.last_error}"

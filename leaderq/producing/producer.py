@@ -30,7 +30,6 @@ account (:mod:`leaderq.producing.account`, with the states) about everything els
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import logging
 import os
@@ -59,7 +58,7 @@ from leaderq.producing.account import BufferState, LossReason, Lost, Settlement,
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec, is_sure, serialized
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.listeners import OnDurable, resolve
+from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ttl_problem
 from leaderq.producing.request import BufferedRequest, measured, require_hash
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
@@ -117,7 +116,7 @@ class BufferedProducer(Generic[T]):
     * ``ttl_s``: requests are dropped if their turn comes after so many seconds;
     * ``retry``, ``sink_timeout_s``: how the sink is tried again, and how long it may take;
     * ``dropped_listener`` is called with each :class:`~leaderq.producing.Lost` request: one call at
-      a time, on whichever thread; its errors are logged;
+      a time, on whichever thread; its errors are logged. At most 10,000 calls wait for a slow one;
     * ``close_timeout_s``: for :meth:`close` and the end of a ``with`` block;
     * ``name``: in the log, of its threads, and the label of its figures in ``/metrics``.
 
@@ -171,8 +170,12 @@ class BufferedProducer(Generic[T]):
         if self._spill is not None:
             services.append(journal_reader(self._buffer, self._spill, name))
         self._shutdown = Shutdown(self._buffer, sink, services, name)
-        for service in services:
-            service.start()
+        try:
+            for service in services:
+                service.start()
+        except BaseException:  # the system has no thread left
+            self.close(0.0)
+            raise
         _all.add(self)
         offer_figures(FigureSource.PRODUCER, name, self, _figures)
 
@@ -189,8 +192,9 @@ class BufferedProducer(Generic[T]):
         or ``False`` if ``when_full`` has dropped this request.
 
         ``timeout_s`` replaces that of ``Block``. With ``persistence`` and ``on_durable``, ``send``
-        returns at once in any case, and ``on_durable`` is called once, on the journal's thread:
-        with ``None`` when the request is as durable as the policy says, else with the error.
+        returns at once in any case, and ``on_durable`` is called once for a request that was taken,
+        on the journal's thread: with ``None`` when the request is as durable as the policy says,
+        else with the error.
 
         May be called by a finalizer, a signal handler, a logging handler, and by any function that
         the producer itself calls: it never waits for its own thread. (A logging handler of the
@@ -207,10 +211,12 @@ class BufferedProducer(Generic[T]):
             has no hash, ``timeout_s`` is not a time, or ``on_durable`` is not a plain function.
             Whatever ``key`` raises.
 
-        The request was taken if this is raised:
+        The request was taken if one of these is raised:
 
         :raises JournalSlow: the disk takes nothing, or did not answer in a minute. The request is
             written when it does, and sent, unless this process dies before.
+        :raises JournalClosed, JournalFailed, JournalFull: another thread has closed the producer
+            meanwhile, and the disk did not take the request, which is lost.
         """
         spill = self._spill
         if (
@@ -224,31 +230,23 @@ class BufferedProducer(Generic[T]):
         ):
             return True
         one = self._entered(request, ttl_s, timeout_s)
-        if on_durable is None and (spill is None or not spill.waits_for_disk):
-            is_taken = self._buffer.take_at_once(request, one.size, one) or self._admit(
-                one, timeout_s, None
-            )
-            if spill is not None:
-                spill.await_written()
-            return is_taken
-        if spill is None or not spill.is_write_ahead:
-            raise ConfigurationError(
-                "on_durable needs a journal and persistence: without them an accepted request is "
-                "not on disk"
-            )
         if on_durable is not None:
             require(plain_function("on_durable", on_durable))
-            return self._admit(one, timeout_s, on_durable)
-        if spill.journal.is_writer:
+            if spill is None or not spill.is_write_ahead:
+                raise ConfigurationError(
+                    "on_durable needs a journal and persistence: without them an accepted request "
+                    "is not on disk"
+                )
+        elif spill is not None and spill.every == 1 and spill.journal.is_writer:
             raise WouldDeadlock(
                 "a callback on the journal's thread was about to wait for that thread; nothing was "
                 "accepted. Have another thread send"
             )
-        if not self._admit(one, timeout_s, None):
-            return False
-        if one.journal_id is not None:
-            spill.journal.await_stored(one.journal_id + 1, timeout_s=_DURABLE_S)
-        return True
+        is_taken = self._admit(one, timeout_s, on_durable)
+        end_id = spill.awaited_id(one) if spill is not None and on_durable is None else None
+        if spill is not None and end_id is not None:
+            spill.journal.await_stored(end_id, timeout_s=_DURABLE_S)
+        return is_taken
 
     def submit(
         self, request: T, *, ttl_s: float | None = None, timeout_s: float | None = AS_SET
@@ -275,24 +273,16 @@ class BufferedProducer(Generic[T]):
         event loop. If the task is cancelled while it waits for room, the request was not taken;
         while it waits for the disk, the request was taken.
         """
-        spill = self._spill
-        durable: primitives.Future[None] | None = None
-        on_durable: OnDurable | None = None
-        if spill is not None and spill.waits_for_disk:
-            durable = primitives.Future()
-            on_durable = partial(resolve, durable, None)
-        waker = TaskWaker()
+        waker, spill = TaskWaker(), self._spill
         one = self._entered(request, ttl_s, timeout_s)
-        admission = self._admission(one, timeout_s, on_durable, waker.wake)
+        admission = self._admission(one, timeout_s, None, waker.wake)
         try:
             while (wait_s := admission.attempt()) is not None:
                 await waker.wait(wait_s)
         finally:
             admission.leave()
-        if durable is not None and admission.is_placed:
-            await asyncio.wrap_future(durable)
-        elif spill is not None and spill.is_behind():
-            await awaited(spill.await_written, "leaderq-await-written")
+        if spill is not None and (end_id := spill.awaited_id(one)) is not None:
+            await spill.journal.aawait_stored(end_id, timeout_s=_DURABLE_S)
         return admission.is_placed
 
     def _entered(self, request: T, ttl_s: float | None, timeout_s: float | None) -> BufferedRequest:
@@ -335,6 +325,8 @@ class BufferedProducer(Generic[T]):
     def _admit(
         self, one: BufferedRequest, timeout_s: float | None, on_durable: OnDurable | None
     ) -> bool:
+        if self._buffer.take_at_once(one.request, one.size, one):
+            return True
         waker = Waker()
         admission = self._admission(one, timeout_s, on_durable, waker.wake)
         try:
@@ -391,13 +383,18 @@ class BufferedProducer(Generic[T]):
         ``timeout_s`` seconds. Then force the journal's records to the disk, which may take as long
         again, and at least a second. Return what became of the requests: true only if each is
         confirmed or safely in the journal; otherwise it says how many are not, which, and why.
+
+        Called by a listener, it does not wait for requests.
         """
         self._refuse_in_child()
         require(timeout("timeout_s", timeout_s))
+        if self._shutdown.is_own_thread:
+            timeout_s = 0.0  # a thread that settles requests must not wait for that
         up_to = self._buffer.line_end()
         self._buffer.wait_settled(timeout_s, up_to)
         settlement, spill = self._buffer.settlement(up_to), self._spill
-        if not settlement.journaled or spill is None or spill.journal.sync == EVERY_ITEM:
+        is_safe = spill is None or spill.journal.sync == EVERY_ITEM or self._shutdown.is_over
+        if spill is None or is_safe or not settlement.journaled:
             return settlement
         spill.flush(None if timeout_s is None else max(timeout_s, _FORCED_S))
         return self._buffer.settlement(up_to)

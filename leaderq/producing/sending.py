@@ -55,6 +55,7 @@ from leaderq.producing.request import BufferedRequest
 from leaderq.producing.sinks import BatchOutcome, HandOver, Sink, SinkBatch, checked
 from leaderq.producing.spill import Spill
 from leaderq.threads import Backoff, Service, primitives
+from leaderq.threads.waker import bounded_s
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class SinkSender:
         self._held: dict[Hashable, deque[BufferedRequest]] = {}  # held back, key by key
         self._kept: set[BufferedRequest] = set()  # which the sink has, and has not confirmed
         self._takes_some = True  # whether the last attempt confirmed anything
-        self._is_retry = self._is_turn_of_fresh = False
+        self._is_retry = False  # whether those held back were given last
         self._hand_over: HandOver | None = getattr(sink, "hand_over", None)
         self.batches = 0
         self.retries = 0
@@ -154,7 +155,7 @@ class SinkSender:
         """Return the requests whose turn it is; none of them may come after a request of its key
         that is held back.
         """
-        self._is_retry = False
+        was_retry, self._is_retry = self._is_retry, False
         if not self._held:
             batch, self._again = self._again, []
             batch = batch or self._buffer.take_batch(None if self._under_way is None else 0.0)
@@ -168,8 +169,7 @@ class SinkSender:
             return self._fresh(self._rest_until_s)
         self.service.pause(self._rest_until_s - clock.now_s())
         # Which of the two is at fault, the sink or a key? Both get their turns.
-        self._is_turn_of_fresh = not self._takes_some and not self._is_turn_of_fresh
-        if self._is_turn_of_fresh and (fresh := self._fresh(0.0)):
+        if not self._takes_some and was_retry and (fresh := self._fresh(0.0)):
             return fresh
         self._is_retry = True
         return self._taken_back()
@@ -254,6 +254,7 @@ class SinkSender:
         except SinkBusy as exc:
             self._kept.update(batch)
             self._note(exc)
+            self.service.pause(min(_BUSY_S, self._options.retry.most_s))
             return _Left(batch)
         again, refused, error = set(outcome.again), outcome.refused, outcome.error
         self._kept.difference_update(batch)
@@ -433,7 +434,7 @@ class Shutdown:
         """
         if self.is_own_thread:
             return
-        if not self._over.wait(None if timeout_s is None else timeout_s + _END_S):
+        if not self._over.wait(None if timeout_s is None else bounded_s(timeout_s + _END_S)):
             log.error("closing continues in the background producer=%s", self._name)
 
     @property

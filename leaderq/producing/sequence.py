@@ -82,13 +82,12 @@ class RequestSequence:
         self._leaving: tuple[BufferedRequest, LossReason, BaseException | None, int] | None = None
         self._waiters: dict[int, primitives.Future[Any]] = {}
         self._undecodable: set[int] = set()
-        self._recovered = self._read_to = self._last_id = self._written = 0
+        self._recovered = self._read_to = self._written = 0
         self._corrupt_told = 0
         self._final: tuple[int, int] | None = None
         if spill is not None:
             self._recovered = spill.recovered
-            self._last_id = spill.journal.next_id - 1
-            self._read_to = 0 if self._recovered else self._last_id
+            self._read_to = 0 if self._recovered else self.last_id
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -195,9 +194,14 @@ class RequestSequence:
     # -- the account -------------------------------------------------------------------------------
 
     @property
+    def last_id(self) -> int:
+        """The id of the last request that the journal has accepted; 0 without a journal."""
+        return 0 if self.spill is None else self.spill.journal.next_id - 1
+
+    @property
     def is_read_up(self) -> bool:
         """Whether no request is in the journal only."""
-        return self._last_id <= self._read_to
+        return self.last_id <= self._read_to
 
     @property
     def unread(self) -> int:
@@ -287,13 +291,12 @@ class RequestSequence:
         self._written, self._departed = self.pushed, self.pushed - sum(one.count for one in here)
         self.bytes, self.ready_items, self.ready_bytes = sum(one.size for one in here), 0, 0
         self.ready.clear()
-        if self.spill is not None:
-            self._last_id = self.spill.journal.next_id - 1
+        last_id = self.last_id
         for one in here:
             one.is_in_hand = one.is_in_hand and is_in_hand
             if not one.is_in_hand:
                 self._line_up(one)
-            if one.journal_id is not None and one.journal_id > self._last_id:
+            if one.journal_id is not None and one.journal_id > last_id:
                 one.journal_id = None  # its writer was interrupted before
             if one.journal_id is not None:
                 self._read_to = max(self._read_to, one.journal_id)

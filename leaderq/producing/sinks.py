@@ -28,6 +28,7 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.threads import Service, primitives
+from leaderq.threads.waker import bounded_s
 
 
 class BatchOutcome(NamedTuple):
@@ -163,6 +164,7 @@ def require_sink(sink: object) -> None:
     require(
         plain_function("the sink's send", sink.send),
         plain_function("the sink's close", sink.close),
+        plain_function("the sink's hand_over", getattr(sink, "hand_over", None), or_none=True),
     )
 
 
@@ -199,33 +201,21 @@ class CallableSink:
 
     def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
         refused: dict[int, BaseException] = {}
-        done, error, step = 0, None, 1 if self._each else len(batch)
-        while done < len(batch) and error is None:
-            done, error = self._in_halves(batch[done : done + step], done, refused)
-        if error is not None:
-            return BatchOutcome(refused, range(done, len(batch)), error)
+        done, count = 0, len(batch)
+        # The ends of the parts that are still to be sent, the last first; each begins at `done`.
+        ends = [*range(count, 0, -1)] if self._each else [count]
+        while ends:
+            try:
+                self._called(batch[done] if self._each else list(batch[done : ends[-1]]))
+            except self._refuses as exc:
+                if ends[-1] - done > 1:
+                    ends.append((done + ends[-1]) // 2)
+                    continue
+                refused[done] = exc
+            except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again
+                return BatchOutcome(refused, range(done, count), exc)
+            done = ends.pop()
         return BatchOutcome(refused) if refused else ALL_CONFIRMED
-
-    def _in_halves(
-        self, records: Sequence[Any], first: int, refused: dict[int, BaseException]
-    ) -> tuple[int, BaseException | None]:
-        """Send these records, and halve them if they are refused. Return the position up to which
-        the records are settled, and the error that stopped this, if any.
-        """
-        try:
-            self._called(records[0] if self._each else list(records))
-        except self._refuses as exc:
-            if len(records) == 1:
-                refused[first] = exc
-                return first + 1, None
-            middle = len(records) // 2
-            done, error = self._in_halves(records[:middle], first, refused)
-            if error is not None:
-                return done, error
-            return self._in_halves(records[middle:], first + middle, refused)
-        except Exception as exc:  # noqa: BLE001 - the user's callable: told, and tried again
-            return first, exc
-        return first + len(records), None
 
     def _called(self, what: Any) -> None:
         returned = self._call(what)
@@ -312,11 +302,12 @@ class QueueSink:
         part = batch[:MAX_ITEMS]
         is_same = len(part) == len(self._records) and all(map(is_, part, self._records))
         if self._putting is None or not is_same:
-            self._records, self._putting = part, primitives.Future()
-            put = partial(self._put_and_tell, part, self._putting)
+            putting = primitives.Future[BatchOutcome]()
+            put = partial(self._put_and_tell, part, putting)
             Service("leaderq-queue-sink", lambda _: put()).start()
+            self._records, self._putting = part, putting
         try:
-            outcome = self._putting.result(timeout_s)
+            outcome = self._putting.result(bounded_s(timeout_s))
         except primitives.FutureTimeout:
             raise SinkBusy(
                 f"{len(part)} items were put into the queue, and it has not stored them all yet; "
@@ -343,7 +334,7 @@ class QueueSink:
 
     def _put(self, records: Sequence[Any]) -> BatchOutcome:
         try:
-            self._put_many(list(records), **self._options)
+            require_finished(self._put_many(list(records), **self._options), "put_many")
         except PutsFailed as exc:
             return self._of_some(records, exc)
         except self._refuses as exc:

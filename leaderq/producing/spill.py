@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -26,7 +26,7 @@ from leaderq.errors import (
     told,
 )
 from leaderq.producing.codec import Codec, codec_name, serialized
-from leaderq.producing.journal import EVERY_ITEM, Every, Interval, Journal, JournalRecord, Policy
+from leaderq.producing.journal import Every, Interval, Journal, JournalRecord, Policy
 from leaderq.producing.journal.journal import WAIT_S
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import KeyOf
@@ -35,7 +35,6 @@ from leaderq.producing.request import BufferedRequest, require_hash
 log = logging.getLogger(__name__)
 
 _SYNC_S = 1.0
-_WRITTEN_S = 10.0
 _TRIED = 100
 _FEWEST = 10
 _TRIED_BYTES = 1 << 20
@@ -78,11 +77,12 @@ class Spill:
             )
         self.journal, self._codec, self._key = journal, codec, key
         self.is_write_ahead = persistence is not None
-        self.waits_for_disk = persistence == EVERY_ITEM
+        self.every = persistence.items if isinstance(persistence, Every) else None
+        """With a write-ahead of ``Every(n)``, fewer than ``n`` of the requests sent may be on their
+        way to the file. ``EVERY_ITEM`` is ``Every(1)``."""
         self.last_error: BaseException | None = None
         self.unforced: BaseException | None = None
         """Why records that are stored are perhaps not on the disk."""
-        self._most_unwritten = persistence.items if isinstance(persistence, Every) else None
         self._quiet_until_s = 0.0
         journal.claim()
         self.recovered, self._corrupt_before = journal.depth, journal.counters.corrupt
@@ -152,18 +152,14 @@ class Spill:
             self.last_error = exc
             return None
 
-    def await_written(self) -> None:
-        """With the policy ``Every(n)``, written ahead: wait until fewer than ``n`` records are on
-        their way to the file, so that a crash does not lose more.
+    def awaited_id(self, one: BufferedRequest) -> int | None:
+        """All records before this id must be stored, and are not, before the call that has sent
+        ``one`` may return; ``None`` if it may return now.
         """
-        if self._most_unwritten is not None and self.is_behind() and not self.journal.is_writer:
-            with suppress(LeaderqError):  # it is on its way all the same
-                end_id = self.journal.next_id - self._most_unwritten + 1
-                self.journal.await_stored(end_id, timeout_s=_WRITTEN_S)
-
-    def is_behind(self) -> bool:
-        journal, most = self.journal, self._most_unwritten
-        return most is not None and journal.next_id - 1 - journal.stored_id >= most
+        if self.every is None or one.journal_id is None or self.journal.is_writer:
+            return None
+        end_id = one.journal_id + 2 - self.every
+        return None if end_id <= self.journal.stored_id + 1 else end_id
 
     def read(self, after_id: int, last_id: int, max_items: int, max_bytes: int) -> Piece:
         """Return the requests after ``after_id`` and up to ``last_id``, in order, including expired
@@ -187,12 +183,12 @@ class Spill:
         for record in records:
             try:
                 requests.append(self._decoded(record))
-            except Exception as exc:  # noqa: BLE001 - the user's codec or key: the record is kept, and no other waits
+            except (Exception, SystemExit) as exc:  # noqa: BLE001 - the user's codec or key: the record is kept, and no other waits
                 undecodable.append(record.id)
                 self._say(record, exc)
         return Piece(requests, undecodable, up_to)
 
-    def _say(self, record: JournalRecord, error: Exception) -> None:
+    def _say(self, record: JournalRecord, error: BaseException) -> None:
         if clock.now_s() >= self._quiet_until_s:
             self._quiet_until_s = clock.now_s() + _QUIET_S
             log.error(
@@ -203,6 +199,7 @@ class Spill:
 
     def _decoded(self, record: JournalRecord) -> BufferedRequest:
         request = self._codec.deserialize(record.payload)
+        require_finished(request, "the codec's deserialize")
         key: Hashable = None
         if self._key is not None:
             require_hash(key := self._key(request))

@@ -28,6 +28,7 @@ from itertools import repeat, starmap
 from typing import Any
 
 from leaderq.base import clock, host
+from leaderq.base.arguments import require_finished
 from leaderq.errors import LeaderqError, QueueClosed, RequestCancelled
 from leaderq.singular.request import TrackedRequest
 from leaderq.threads import Inbox, Service, primitives
@@ -240,7 +241,7 @@ class Writer:
 
     def tell(self, request: Any, error: BaseException) -> None:
         try:
-            self._on_error(request, error)
+            require_finished(self._on_error(request, error), "on_error")
         except BaseException as failure:  # the queue must outlive its listener
             if isinstance(failure, KeyboardInterrupt) and not self.inbox.is_taken_here:
                 raise  # Ctrl-C, in a thread that closes the queue

@@ -170,8 +170,8 @@ memory is spilled though the sink takes some: a sink that has just taken some
 +if False:
 of every n items one more may be lost: a killed process loses fewer than n
 = producing/spill.py
--self._most_unwritten + 1
-+self._most_unwritten
+-one.journal_id + 2 - self.every
++one.journal_id + 1 - self.every
 
 == unit/producing/test_buffer_laws.py
 a run takes more while the sink has it: one object, until something is known of one of them

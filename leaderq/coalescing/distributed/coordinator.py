@@ -36,6 +36,7 @@ from leaderq.coalescing.distributed.slots import (
     has_begun,
     validated_root,
 )
+from leaderq.coalescing.token import require_done
 from leaderq.errors import CoordinatorClosed, LeaderqError, NoNode, SessionClosed, WouldDeadlock
 from leaderq.observability.figures import FigureSource, offer_figures
 from leaderq.threads import Backoff, Retry, Service, primitives
@@ -204,7 +205,9 @@ class DistributedQueueCoordinator:
             return self._begun(self._token(znodes, request.holder, EnqueueOutcome.ACCEPT))
         with self._lock:
             mine = [one for one in self._held.values() if one.owner == primitives.get_ident()]
-            if any(one.znodes == znodes for one in mine):
+            # The slot of another session is gone, or will be.
+            sessions = {one.holder.session for one in mine if one.holder and one.znodes == znodes}
+            if request.holder is not None and request.holder.session in sessions:
                 raise WouldDeadlock(
                     f"key {znodes.key!r}: this thread works on it, and would wait for itself"
                 )
@@ -229,7 +232,7 @@ class DistributedQueueCoordinator:
             if token.outcome is EnqueueOutcome.DECLINE:
                 return
             try:
-                function(key)
+                require_done(function(key), "cover")
             except BaseException:  # on a thread of ours, which is to cover other keys too
                 log.exception("covering a key failed key=%r", key)
 

@@ -51,7 +51,7 @@ from leaderq.producing.journal.records import Entry, JournalRecord, record_of, s
 from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
-from leaderq.threads import primitives
+from leaderq.threads import TaskWaker, Waker, primitives
 
 log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
@@ -346,17 +346,22 @@ class Journal:
         """Wait until all records before ``end_id`` are stored (``None``: all present records, which
         are also forced out). Raises as :meth:`append` does after acceptance.
         """
+        waker = Waker()
         with self._gate:
             self._refuse_to_wait_for_myself()
             up_to = self._committer.next_id if end_id is None else end_id
-            waiter = self._committer.wait_stored(up_to, is_flush=end_id is None)
-        waiter.waker.wait(timeout_s)
+            waiter = self._committer.wait_stored(up_to, waker.wake, is_flush=end_id is None)
+        waker.wait(timeout_s)
+        waiter.require_done()
+
+    async def aawait_stored(self, end_id: int, *, timeout_s: float | None) -> None:
+        """As :meth:`await_stored`, for a task."""
+        waker = TaskWaker()
+        with self._gate:
+            waiter = self._committer.wait_stored(end_id, waker.wake)
         if not waiter.is_done:
-            raise JournalSlow(
-                "the journal's disk did not take the record in time; it may be stored later, or not"
-            )
-        if waiter.error is not None:
-            raise waiter.error
+            await waker.wait(timeout_s)
+        waiter.require_done()
 
     def read(
         self, after_id: int = 0, *, max_items: int = 1000, max_bytes: int = 1 << 20

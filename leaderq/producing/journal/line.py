@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from leaderq.base import clock as clocks
@@ -26,7 +26,7 @@ from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
 from leaderq.producing.journal.records import Entry, size_of
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
 from leaderq.producing.journal.store import RecordStore
-from leaderq.threads import Service, Waker, primitives
+from leaderq.threads import Service, primitives
 
 log = logging.getLogger("leaderq.producing.journal")
 
@@ -69,13 +69,21 @@ class LineWaiter:
 
     end_id: int
     is_flush: bool
-    waker: Waker = field(default_factory=Waker)
+    wake: Callable[[], object]
     is_done: bool = False
     error: LeaderqError | None = None
 
     def tell(self, error: LeaderqError | None) -> None:
         self.error, self.is_done = error, True
-        self.waker.wake()
+        self.wake()
+
+    def require_done(self) -> None:
+        if not self.is_done:
+            raise JournalSlow(
+                "the journal's disk did not take the record in time; it may be stored later, or not"
+            )
+        if self.error is not None:
+            raise self.error
 
 
 class Committer:
@@ -144,8 +152,10 @@ class Committer:
     def call_when_stored(self, record_id: int, callback: OnDurable) -> None:
         self._callbacks.append((record_id, callback))
 
-    def wait_stored(self, end_id: int, *, is_flush: bool = False) -> LineWaiter:
-        waiter = LineWaiter(end_id, is_flush)
+    def wait_stored(
+        self, end_id: int, wake: Callable[[], object], *, is_flush: bool = False
+    ) -> LineWaiter:
+        waiter = LineWaiter(end_id, is_flush, wake)
         if self._end is not None or (not is_flush and end_id <= self._index.next_id):
             waiter.tell(None if end_id <= self._index.next_id else self._end)
             return waiter

@@ -6,13 +6,20 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
 from leaderq.coalescing import DistributedQueueCoordinator
 from leaderq.coalescing.automaton import EnqueueOutcome
 from leaderq.coalescing.distributed import request as slot_request
-from leaderq.errors import CoordinatorClosed, NodeExists, TokenOver
+from leaderq.errors import (
+    CoordinatorClosed,
+    NodeExists,
+    TokenOver,
+    WaitTimedOut,
+    WouldDeadlock,
+)
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, SetData
 
@@ -65,6 +72,21 @@ def test_one_runs_one_waits_and_the_rest_are_declined(coordinator_of, session):
         assert head.is_over
         assert two.dequeue(token)
     assert taken(session) == 0
+
+
+def test_whoever_would_wait_for_itself_is_told_and_may_wait_if_its_session_is_over(coordinator_of):
+    one = coordinator_of()
+    with one.enqueue("k") as token:
+        with pytest.raises(WouldDeadlock):
+            one.enqueue("k", timeout_s=0.0)
+        token.holder = replace(token.holder, session=1)  # another's slot stands there now, say
+        with pytest.raises(WaitTimedOut):
+            one.enqueue("k", timeout_s=0.0)
+
+
+def test_what_cover_returns_and_nobody_would_do_is_told(coordinator_of, caplog):
+    coordinator_of()._cover(lambda key: (one for one in key), "k")
+    assert "cover returned" in caplog.text
 
 
 def test_f8_a_waiter_is_told_of_its_turn_by_one_event_and_asks_nothing_more(

@@ -170,6 +170,19 @@ def test_cover_is_called_with_the_key_held_when_the_head_leaves_and_gives_it_bac
     assert coordinator.state("k") is TrafficState.INIT and coordinator.stats().owed == 0
 
 
+def test_before_any_task_has_asked_there_is_no_loop_for_cover_and_the_next_request_covers(caplog):
+    async def cover(key: str) -> None:
+        raise AssertionError("where?")
+
+    coordinator = AsyncQueueCoordinator(cover=cover).coordinator
+    with coordinator.hold("k"):
+        given_up(coordinator, Origin())
+    assert coordinator.stats().owed == 1
+    assert "requests not covered yet" in caplog.text
+    with coordinator.hold("k") as token:
+        assert token.covers == 1
+
+
 @pytest.mark.parametrize("when", ["waits", "runs"])
 def test_a_cancelled_task_leaves_no_stale_cache(when):
     async def main() -> None:

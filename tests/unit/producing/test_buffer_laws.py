@@ -12,12 +12,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leaderq.base import clock
-from leaderq.errors import BufferFull, RequestGivenUp
+from leaderq.errors import BufferFull, JournalSlow, RequestGivenUp
 from leaderq.producing import BufferState, LossReason, Lost, Retry, WhenFull
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.options import FullPolicy, ProducerOptions
@@ -165,6 +166,39 @@ def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_
     assert counts(buffer.take_batch(0.0)) == [4]
     buffer.begin_again()
     assert counts(buffer.take_batch(0.0)) + counts(buffer.take_batch(0.0)) == [4, 3]
+
+
+def test_what_a_signal_handler_sends_in_the_middle_of_a_call_is_measured_too(monkeypatch):
+    buffer = buffer_of(PaperSpill(is_write_ahead=False), max_items=4, batch_items=1)
+    send(buffer, b"")
+    buffer.settle(buffer.take_batch(0.0))  # the sink is moving: near the mark, time is asked
+    for _ in range(2):
+        send(buffer, b"x")
+    inner, now_s = [b"yyy"], clock.now_s()
+
+    def interrupted() -> float:
+        if inner:
+            send(buffer, inner.pop())
+        return now_s
+
+    monkeypatch.setattr(clock, "now_s", interrupted)
+    send(buffer, b"zz")
+    assert (buffer.items, buffer.bytes) == (4, 1 + 1 + 3 + 2)
+
+
+def test_a_disk_that_is_behind_for_a_second_is_named_to_who_finds_no_room(monkeypatch):
+    monkeypatch.setattr(clock, "now_s", lambda: 1e6)
+    spill = PaperSpill(is_write_ahead=False)
+    buffer = buffer_of(spill, max_items=1)
+    send(buffer, 0)
+
+    def append(*_: object) -> None:
+        raise JournalSlow("the disk is behind")
+
+    spill.append = append
+    with pytest.raises(BufferFull, match="which takes nothing: the disk is behind"):
+        send(buffer, 1)
+    assert clock.now_s() == pytest.approx(1e6 + 1)
 
 
 class Buffered(RuleBasedStateMachine):

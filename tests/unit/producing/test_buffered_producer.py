@@ -10,17 +10,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted_sink import Line, ScriptedSink, is_away, takes
+from scripted_sink import Line, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import ConfigurationError, SinkAway, SinkBusy
 from leaderq.producing import (
     BatchOutcome,
     Block,
     BufferedProducer,
+    Journal,
     Retry,
+    Settlement,
 )
 from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
+from leaderq.threads import Service
 
 
 class LineBehindLine(ScriptedSink):
@@ -87,7 +90,7 @@ def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer, sin
     for number in range(4):
         one.send(number)
     eventually(lambda: sink.calls == [[0, 1, 2]])
-    assert one.close(30)  # nobody lingers once it is closing
+    assert one.close(float("inf"))  # nobody lingers once it is closing
     assert sink.calls == [[0, 1, 2], [3]]
 
 
@@ -102,10 +105,50 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer, sink
     assert sink.confirmed == ["young"]
 
 
-# -- no room
-
-
 # -- the end, settings
+
+
+def test_a_sink_that_is_busy_at_once_is_asked_again_after_a_pause(producer):
+    pauses: list[float] = []
+
+    def is_busy(batch: Sequence[Any]) -> BatchOutcome:
+        raise SinkBusy("and does not wait")
+
+    sink = ScriptedSink(is_busy)
+    one = producer(sink, retry=Retry(first_s=0.01, most_s=0.01))
+    pause = one._sender.service.pause
+    one._sender.service.pause = lambda seconds: pauses.append(seconds) or pause(seconds)
+    one.send("a")
+    eventually(lambda: len(sink.calls) > 5)
+    assert len([one for one in pauses if one > 0]) >= len(sink.calls) - 1
+    sink.now(takes)
+    assert one.flush(30)
+
+
+def test_a_listener_that_flushes_without_end_stops_nobody(producer, sink):
+    sink.now(refuses(0), takes)
+    heard: list[Settlement] = []
+    one = producer(batch_items=1, dropped_listener=lambda _: heard.append(one.flush(None)))
+    one.send("refused")
+    one.send("taken")
+    assert one.flush(30).confirmed == 1
+    assert [settlement.lost for settlement in heard] == [{"refused by the sink": 1}]
+
+
+def test_without_a_thread_there_is_no_producer_and_its_journal_is_free(sink, place, monkeypatch):
+    start = Service.start
+
+    def none_left(service: Service) -> bool:
+        if "producer" in service.name:
+            raise RuntimeError("can't start new thread")
+        return start(service)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Service, "start", none_left)
+        with pytest.raises(RuntimeError, match="new thread"):
+            BufferedProducer(sink, journal=place)
+    assert sink.is_closed
+    Journal(place).close()
 
 
 def test_all_problems_of_the_settings_are_told_at_once(sink):

@@ -16,7 +16,7 @@ from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
 from scripted_sink import is_away, refuses, takes
 from tasks import busy_default_executor
 
-from leaderq.errors import RequestsLost
+from leaderq.errors import ProducerClosed, RequestsLost
 from leaderq.producing import (
     NO_SYNC,
     PLAIN,
@@ -28,6 +28,7 @@ from leaderq.producing import (
     LossReason,
     Retry,
     WhenFull,
+    sending,
 )
 from leaderq.testing import eventually
 
@@ -188,6 +189,42 @@ def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
     one.send("c", timeout_s=60.0)
     assert one.flush(30)
     assert sink.confirmed == ["a", "c"]
+
+
+def test_a_task_whose_loop_was_closed_while_it_waited_for_room_holds_up_nobody(producer, sink):
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
+    one.send("a")
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(one.asend("b"))
+    while not one._buffer.awaiting_room:
+        loop.run_until_complete(asyncio.sleep(0.001))
+    loop.close()
+    sink.open.set()
+    one.send("c", timeout_s=60.0)
+    assert one.flush(30)
+    assert sink.confirmed == ["a", "c"]
+    assert not waiting.done()
+    waiting._log_destroy_pending = False
+
+
+def test_what_a_sink_that_was_left_behind_says_later_is_ignored(
+    producer, sink, place, monkeypatch, caplog
+):
+    monkeypatch.setattr(sending, "_STOP_S", 0.01)
+    sink.shut()
+    one = producer(journal=place, sink_timeout_s=60.0)
+    future = one.submit("a")
+    eventually(lambda: sink.handed)
+    settlement = one.close(0.0)
+    assert (settlement.journaled, settlement.confirmed) == (1, 0)
+    sink.open.set()
+    eventually(lambda: not one._sender.service.is_running)
+    assert sink.confirmed == ["a"]
+    assert one.close() == one.flush() == settlement
+    assert "not forced out" not in caplog.text
+    with pytest.raises(ProducerClosed, match="is sent from there"):
+        future.result(0)
 
 
 def test_async_with_closes_and_tells_of_losses(sink):

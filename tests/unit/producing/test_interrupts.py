@@ -26,8 +26,12 @@ import pytest
 from faulty_disk import QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
-from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, BufferedProducer, Journal
+from leaderq.base import clock
+from leaderq.errors import BufferFull
+from leaderq.producing import EVERY_ITEM, NO_SYNC, PLAIN, Block, BufferedProducer, Journal
+from leaderq.producing import producer as producing
 from leaderq.testing import eventually
+from leaderq.threads import Waker
 
 FAULTS = int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0)
 MOMENTS = 1_000_000 if FAULTS >= 1000 else max(12, FAULTS)
@@ -174,6 +178,32 @@ def test_interrupted_in_a_call_nothing_accepted_is_lost_or_misreported(
         life, tracer = Life(next(places), persistence), Tracer(at)
         life.run(tracer, target, with_future=persistence is None and at % 2 == 0)
         life.end(caplog)
+
+
+def test_interrupted_while_it_waits_for_room_a_send_holds_up_nobody_behind_it(
+    producer, sink, monkeypatch
+):
+    now_s = [1000.0]
+
+    class Jump(Waker):
+        def wait(self, timeout_s: float | None = None) -> bool:
+            now_s[0] += 1.0
+            return False
+
+    monkeypatch.setattr(clock, "now_s", lambda: now_s[0])
+    monkeypatch.setattr(producing, "Waker", Jump)
+    sink.shut()
+    one = producer(max_items=1, when_full=Block(1.0), sink_timeout_s=60.0)
+    one.send("a")
+    tracer = Tracer(0)
+    with pytest.raises(BufferFull):
+        tracer.around(lambda: one.send("b"))
+    for at in range(1, tracer.seen + 1):
+        with pytest.raises((BufferFull, Interrupt)):
+            Tracer(at).around(lambda: one.send("b"))
+        assert not one._buffer.awaiting_room
+        one.snapshot()  # what was left unfinished is finished, else the next call does more
+    assert one.snapshot().balance.accepted == 1
 
 
 THREADS = ["leaderq-producer-sender", "leaderq-journal", "leaderq-producer-journal-reader"]

@@ -25,6 +25,7 @@ from leaderq.errors import (
 )
 from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink
 from leaderq.testing import eventually
+from leaderq.threads import Service
 
 
 class TestCallableSink:
@@ -116,8 +117,24 @@ class TestQueueSink:
             with pytest.raises(SinkBusy):
                 sink.send(batch, 0.01)
         back.set()
-        assert list(sink.send(batch, 30.0).again) == []
+        assert list(sink.send(batch, float("inf")).again) == []
         assert len(puts) == 1
+
+    def test_a_put_that_nobody_does_or_waits_for_is_not_an_acknowledgement(self):
+        for returned in (Future(), (one for one in "ab")):
+            outcome = QueueSink(put_many=lambda _, put=returned: put).send(["a", "b"], 30.0)
+            assert list(outcome.again) == [0, 1]
+            assert "put_many returned" in str(outcome.error)
+
+    def test_without_a_thread_nothing_was_put_and_the_next_call_puts_it(self, monkeypatch):
+        puts: list[Any] = []
+        sink = QueueSink(put_many=puts.append)
+        with monkeypatch.context() as patched:
+            patched.setattr(Service, "start", lambda _: raised(RuntimeError("no new thread")))
+            with pytest.raises(RuntimeError):
+                sink.send(["a"], 30.0)
+        assert sink.send(["a"], 30.0) == ALL_CONFIRMED
+        assert puts == [["a"]]
 
     @pytest.mark.parametrize(
         ("error", "refused", "again"),

@@ -3,10 +3,13 @@ is written ahead."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,7 @@ from faulty_disk import FaultyDisk, QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq.base import clock
-from leaderq.errors import BufferFull, ConfigurationError
+from leaderq.errors import BufferFull, ConfigurationError, JournalSlow
 from leaderq.producing import (
     EVERY_ITEM,
     NO_SYNC,
@@ -164,6 +167,34 @@ def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file
         assert one.close()
 
 
+@pytest.mark.parametrize("is_task", [False, True], ids=["send", "asend"])
+@pytest.mark.parametrize("persistence", [EVERY_ITEM, Every(2)], ids=["EVERY_ITEM", "Every(2)"])
+def test_a_call_whose_request_the_disk_refuses_is_told_and_the_request_is_sent(
+    producer, sink, tmp_path, monkeypatch, persistence, is_task
+):
+    may, disk = threading.Event(), QuickDisk()
+    sink.now(is_away)
+    with Journal(tmp_path, sync=persistence, disk=disk) as journal:
+        real = journal._committer.wait_stored
+
+        def waits(*args: Any, **given: Any) -> Any:
+            waiter = real(*args, **given)
+            may.set()  # not before: nothing more would be taken
+            return waiter
+
+        monkeypatch.setattr(journal._committer, "wait_stored", waits)
+        disk.fail["write"] = lambda *_: may.wait(30)
+        one = producer(journal=journal, persistence=persistence)
+        disk.is_full = True
+        with pytest.raises(JournalSlow, match="do not append it again"):
+            for number in range(persistence.items):
+                asyncio.run(one.asend(number)) if is_task else one.send(number)
+        disk.is_full = False
+        sink.now(takes)
+        assert one.flush(30)
+        assert sink.confirmed == list(range(persistence.items))
+
+
 # -- a backlog is not given up, however small the disk, whichever codec
 
 
@@ -228,7 +259,10 @@ def test_h3_a_forgotten_codec_is_refused_with_its_name_and_costs_nothing(
         ConfigurationError, match=r"for codec 'PlainCodec'.*its segments say that another codec"
     ):
         producer(journal=tmp_path)
+    later = SimpleNamespace(serialize=encoded, deserialize=lambda _: Future(), name="Json")
     if count > 9:  # else these few are passed over
+        with pytest.raises(ConfigurationError, match="the codec's deserialize returned"):
+            producer(journal=tmp_path, codec=later)
         with pytest.raises(ConfigurationError, match="and this key"):
             producer(journal=tmp_path, codec=JSON, key=lambda request: request["user"])
     sink.now(takes)
@@ -241,7 +275,12 @@ def test_h3_what_cannot_be_read_is_kept_and_counted_and_keeps_nothing_else_from_
 ):
     durable(sink, tmp_path, [{"user": 1}, {}, {"user": 2}, {}])
     sink.now(takes)
-    one = producer(journal=tmp_path, codec=JSON, key=lambda request: request["user"])
+    struck = iter([sys.exit])  # whatever it raises
+
+    def key(request: Any) -> Any:
+        return request["user"] if request else next(struck, {}.__getitem__)("user")
+
+    one = producer(journal=tmp_path, codec=JSON, key=key)
     settlement = one.flush(60)
     assert settlement.lost == {"kept in the journal, cannot be decoded": 2}
     assert one.snapshot().balance.is_exact

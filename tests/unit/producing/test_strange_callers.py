@@ -21,7 +21,7 @@ async def later(*_: Any) -> None:
 
 def with_async(name: str) -> Any:
     """A sink and a codec, one of whose methods is a coroutine function."""
-    methods = dict.fromkeys(("send", "close", "serialize", "deserialize"), print)
+    methods = dict.fromkeys(("send", "close", "hand_over", "serialize", "deserialize"), print)
     return SimpleNamespace(**{**methods, name: later})
 
 
@@ -29,6 +29,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": later}, "key is later, a coroutine function"),
     ({"dropped_listener": later}, "dropped_listener is later, a coroutine function"),
     ({"to": with_async("close")}, "the sink's close is later"),
+    ({"to": with_async("hand_over")}, "the sink's hand_over is later"),
     ({"to": print}, "CallableSink"),
     ({"to": CallableSink}, "an instance"),
     ({"to": object()}, "send and close"),

@@ -143,3 +143,9 @@ def test_one_who_waits_beyond_the_deadline_gets_what_was_begun_in_time(at, timeo
         steps.release()
         thread.join(WAIT_S)
     assert outcome == ["b"]
+
+
+def test_a_listener_that_returns_work_which_nobody_would_do_is_told(caplog):
+    with SingularUpdateQueue(lambda n: 1 / n, on_error=lambda *_: (one for one in "a")) as queue:
+        queue.post(0)
+    assert "on_error returned" in caplog.text
