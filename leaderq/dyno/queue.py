@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from leaderq.base import clock
 from leaderq.base.arguments import (
@@ -17,15 +17,17 @@ from leaderq.base.arguments import (
     at_least,
     in_seconds,
     instance,
+    plain_function,
     require,
     wanted,
 )
+from leaderq.base.timeouts import Deadline
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, Ending, Receipt
-from leaderq.dyno.ids import Ids, OnConflict, Pushed
+from leaderq.dyno.delivery import Delivery, OnLease, Receipt
+from leaderq.dyno.ids import Ids, OnConflict, Push, Pushed
 from leaderq.dyno.layout import (
     MESSAGES,
     DynoPaths,
@@ -35,7 +37,7 @@ from leaderq.dyno.layout import (
     name_prefix,
     parsed_name,
 )
-from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
+from leaderq.dyno.message import DeliveryState, DynoMessage, Frame, frame_of, is_wanted
 from leaderq.dyno.nodes import (
     Leftover,
     QueueNodes,
@@ -79,14 +81,7 @@ LEAST_LEASE_S = 0.1
 _COUNT_S = 0.2
 """How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
-_EVER_MS = 1 << 62
 _AT_A_TIME = 250
-
-
-class _Push(NamedTuple):
-    shard: str
-    frame: Frame
-    create: Create
 
 
 class DynoQueue:
@@ -151,6 +146,7 @@ class DynoQueue:
         self._counted_s, self._left = -_COUNT_S, 0
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
+        self._hand = self._consumer.hand
 
     def __enter__(self) -> DynoQueue:
         return self
@@ -162,8 +158,9 @@ class DynoQueue:
         """Leave the queue and release unsettled messages; returns whether everything was written
         within ``timeout_s`` seconds.
         """
-        is_clean = self._consumer.close(timeout_s)
-        return self._nodes.close_writer(timeout_s) and is_clean
+        deadline = Deadline(in_seconds("timeout_s", timeout_s))
+        is_clean = self._consumer.close(deadline)
+        return self._nodes.close_writer(deadline.left_s(timeout_s)) and is_clean
 
     @property
     def lease_s(self) -> float:
@@ -190,21 +187,15 @@ class DynoQueue:
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
         """
-        names, lease = _names(shards), _lease_s(lease_s)
+        names = _names(shards)
         require(at_least("max_messages", max_messages, 0, or_none=""))
-
-        def change(former: QueueSettings) -> QueueSettings:
-            if names:
-                former = former.with_shards(names)
-            if lease is not None:
-                former = replace(former, lease_s=lease)
-            if ageing_s is not None:
-                former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
-            if max_messages is not None:
-                former = replace(former, max_messages=max_messages)
-            return former
-
-        return self._nodes.change(change)
+        changes: dict[str, Any] = {"lease_s": _lease_s(lease_s), "max_messages": max_messages}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if ageing_s is not None:
+            changes["ageing_s"] = in_seconds("ageing_s", ageing_s) or None
+        return self._nodes.change(
+            lambda former: replace(former.with_shards(names) if names else former, **changes)
+        )
 
     @property
     def is_over(self) -> bool:
@@ -246,21 +237,21 @@ class DynoQueue:
         """
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
         writer = self._nodes.writer()
-        prepared: list[_Push | Exception] = []
+        prepared: list[Push | Exception] = []
         room = self._room(len(given))
         for one in given:
             try:
                 prepared.append(self._prepared(one) if room else self._full())
-                room -= isinstance(prepared[-1], _Push)
+                room -= isinstance(prepared[-1], Push)
             except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
-        pushes = [one for one in prepared if isinstance(one, _Push)]
+        pushes = [one for one in prepared if isinstance(one, Push)]
         groups: list[Operations] = []
         for push in pushes:
             groups.append((*fence, push.create, *self._id_of(push)))
         found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
-        told = [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        told = [next(pushed) if isinstance(one, Push) else one for one in prepared]
         self._nodes.figures.add("put", sum(isinstance(one, str) for one in told))
         return told
 
@@ -283,22 +274,8 @@ class DynoQueue:
             raise ConfigurationError("a message can be unique by an id of yours only")
         if not self._room(1):
             raise self._full()
-        pushed = self._resolved(self._prepared(message), fence, on_conflict)
+        pushed = self._ids.resolve(self._prepared(message), fence, on_conflict)
         self._nodes.figures.add("put", pushed.is_new)
-        return pushed
-
-    def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
-        try:
-            pushed, former = self._ids.resolve(
-                one.frame.id, (*fence, one.create), one.shard, on_conflict
-            )
-        except LeaderqError as exc:
-            if not isinstance(exc, ConnectionLost):  # otherwise it may be there
-                self._bodies.drop([one.frame.body])
-            raise
-        self._bodies.drop(
-            [one.frame.body if not pushed.is_new else None if former is None else former.body]
-        )
         return pushed
 
     def push_operations(self, message: DynoMessage) -> list[Operation]:
@@ -352,11 +329,11 @@ class DynoQueue:
         self._left -= granted
         return granted
 
-    def _id_of(self, push: _Push) -> Operations:
+    def _id_of(self, push: Push) -> Operations:
         id = push.frame.id
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
-    def _prepared(self, one: DynoMessage) -> _Push:
+    def _prepared(self, one: DynoMessage) -> Push:
         require(instance("message", one, DynoMessage))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
@@ -374,7 +351,7 @@ class DynoQueue:
             raise
         prefix = name_prefix(one.priority, due_ms, group_of(one.group))
         path = self._paths.shard(shard).message(prefix)
-        return _Push(shard, frame, Create(path, data, sequential=True))
+        return Push(shard, frame, Create(path, data, sequential=True))
 
     def _packed(self, frame: Frame) -> bytes:
         """The bytes of a frame; raises ``TooLarge`` if they would not fit into a dead letter."""
@@ -384,11 +361,11 @@ class DynoQueue:
             raise TooLarge(what, size=len(data), limit=limit)
         return data
 
-    def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
+    def _pushed(self, one: Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
         id, (results, error) = one.frame.id, said
         if isinstance(error, NodeExists) and id and error.path == self._paths.id(id):
             try:
-                return self._resolved(one, fence, OnConflict.RAISE).id
+                return self._ids.resolve(one, fence, OnConflict.RAISE).id
             except LeaderqError as exc:
                 return exc
         if error is not None:
@@ -399,7 +376,7 @@ class DynoQueue:
             return id
         if not id:
             return f"{one.shard}/{name_of(results[-1])}"
-        self._ids.note_place(id, one.shard, name_of(results[-2]))
+        self._ids.note_place(one.frame, one.shard, name_of(results[-2]))
         return id
 
     def pop(
@@ -439,6 +416,7 @@ class DynoQueue:
 
         :raises StaleLease: the receipt is not valid any more.
         """
+        require(instance("receipt", receipt, Receipt | str))
         named = Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
         return self._consumer.redeem(named)
 
@@ -449,16 +427,16 @@ class DynoQueue:
 
     def ack(self, deliveries: Iterable[Delivery]) -> list[LeaderqError | None]:
         """Acknowledge many deliveries; returns the error of each, or ``None``."""
-        return self._consumer.acknowledge(_checked(deliveries))
+        return self._hand.acknowledge(self._checked(deliveries))
 
     def keep(
         self,
         deliveries: Iterable[Delivery],
         *,
         most_s: Seconds | None = None,
-        ending: Ending | None = None,
+        ending: OnLease | None = None,
         ending_s: Seconds = 5.0,
-        extended: Ending | None = None,
+        extended: OnLease | None = None,
     ) -> None:
         """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
         ``most_s`` seconds have passed (``None``: for ever; 0: never).
@@ -467,13 +445,17 @@ class DynoQueue:
         lease that is not extended any more ends; it is not called if the message was settled or
         lost before. ``extended(delivery)`` is called after each extension, and must not block.
         """
+        require(
+            plain_function("ending", ending, or_none=True),
+            plain_function("extended", extended, or_none=True),
+        )
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
         ending_s = in_seconds("ending_s", ending_s)
-        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s, extended)
+        self._hand.keep(self._checked(deliveries), longest_s, ending, ending_s, extended)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
-        self._consumer.keeper.let_go(_checked(deliveries))
+        self._hand.let_go(self._checked(deliveries))
 
     def take_out(self, places: Iterable[str]) -> list[Delivery]:
         """Lease those of the messages at these places that nobody has, due or not, even during a
@@ -486,7 +468,7 @@ class DynoQueue:
             shard, _, name = place.rpartition("/")
             names.setdefault(shard, []).append(name)
         for shard, of_one in names.items():
-            found += self._consumer.claim_these(shard, of_one, _EVER_MS)
+            found += self._consumer.take_out(shard, of_one)
         return found
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
@@ -494,7 +476,14 @@ class DynoQueue:
         and without counting a delivery. When the queue is closed, this happens to those that are
         left.
         """
-        self._consumer.put_back(_checked(deliveries))
+        self._hand.release(self._checked(deliveries), self._consumer.membership().writer)
+
+    def _checked(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        given = list(deliveries)
+        require(*(instance("delivery", one, Delivery) for one in given))
+        if any(one.hand is not self._hand for one in given):
+            raise ConfigurationError("a delivery can be settled by the queue that popped it only")
+        return given
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
@@ -584,7 +573,7 @@ class DynoQueue:
     ) -> Operations:
         version, marker = (None, None) if claim is None else (claim.version, claim.resting)
         removed = transitions.removal(self._paths.shard(shard), name, version, marker)
-        has_started = claim is not None and claim.state.deliveries > 0
+        has_started = claim is not None and claim.state.has_started
         over = transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
         return *removed, *over
 
@@ -617,14 +606,14 @@ class DynoQueue:
             if place is None:
                 return False
             shard, name = place
-            read = read_claims(self._session, self._paths.shard(shard), [name])
+            claims = read_claims(self._session, self._paths.shard(shard), [name])
             try:
-                wanted = operations(shard, name, read[0] if read else None)
+                wanted = operations(shard, name, claims.get(name))
             except NoNode:
                 continue
             if wanted is None:
                 return False
-            error = self._nodes.apply(wanted)
+            (error,) = apply_all(self._nodes.writer(), [wanted], self._paths.root)
             if error is None:
                 return True
             if not isinstance(error, OVERTAKEN):
@@ -637,15 +626,11 @@ class DynoQueue:
         """Yield all messages that are ``wanted`` (all by default), in any state, shard by shard, by
         name. Unreadable messages are left out.
         """
-        by_fields = wanted if isinstance(wanted, Fields) else None
-        may_match = by_fields.may_match if by_fields else None
         for shard in self._nodes.shards():
-            for name, data in self._nodes.messages(shard, may_match):
-                with suppress(CorruptItem, MissingBody):
-                    # Fields are judged without the payload, which may have to be fetched.
-                    message = self._message(shard, name, data, is_whole=not by_fields)
-                    if wanted is None or wanted(message):
-                        yield self._message(shard, name, data) if by_fields else message
+            for name, data in self._nodes.messages(shard):
+                message = self._readable(shard, name, data)
+                if message is not None and is_wanted(message, wanted):
+                    yield message
 
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """Return the first message for which ``wanted(message)`` is true; ``None`` without one."""
@@ -659,18 +644,16 @@ class DynoQueue:
         Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
-        may_match = wanted.may_match if isinstance(wanted, Fields) else None
-        for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
-            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
+        for places in batched(self._consumer.in_order(), _AT_A_TIME):
+            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in places]
             answers = SizedReader(self._session, self._paths.shards).read_all(paths)
-            for (shard, name), (_, answer) in zip(names, answers, strict=True):
+            for (shard, name), (_, answer) in zip(places, answers, strict=True):
                 if not isinstance(answer, tuple):
                     continue
-                try:
-                    message = self._message(shard, name, answer[0], is_whole=may_match is None)
-                except (CorruptItem, MissingBody):
+                message = self._readable(shard, name, answer[0])
+                if message is None or not is_wanted(message, wanted):
                     continue
-                if wanted(message) and (one := self._consumer.claim_one(shard, name, lease)):
+                if (one := self._consumer.claim_one(shard, name, lease)) is not None:
                     return one
         return None
 
@@ -687,17 +670,15 @@ class DynoQueue:
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 if before_ms is not None:
-                    found, frames = frames, {}
-                    for name, frame in found.items():
-                        if 0 < frame.enqueued_ms < before_ms:
-                            frames[name] = frame
-                read = read_claims(self._session, self._paths.shard(shard), list(frames))
-                claims = {claim.name: claim for claim in read}
-                held = {claim.name for claim in read if claim.resting is None and not held_too}
-                wanted = [(name, frame) for name, frame in frames.items() if name not in held]
-                groups = [self._removal(shard, *one, claims.get(one[0])) for one in wanted]
+                    old = [one for one in frames.items() if 0 < one[1].enqueued_ms < before_ms]
+                    frames = dict(old)
+                claims = read_claims(self._session, self._paths.shard(shard), list(frames))
+                for claim in claims.values():
+                    if claim.resting is None and not held_too:
+                        del frames[claim.name]
+                groups = [self._removal(shard, *one, claims.get(one[0])) for one in frames.items()]
                 errors = apply_all(self._nodes.writer(), groups, self._paths.root)
-                for (_, frame), error in zip(wanted, errors, strict=True):
+                for frame, error in zip(frames.values(), errors, strict=True):
                     if error is None:
                         count += 1
                         self._bodies.drop([frame.body])
@@ -730,9 +711,15 @@ class DynoQueue:
         for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
-    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
+    def _readable(self, shard: str, name: str, data: bytes) -> DynoMessage | None:
+        try:
+            return self._message(shard, name, data)
+        except (CorruptItem, MissingBody):
+            return None
+
+    def _message(self, shard: str, name: str, data: bytes) -> DynoMessage:
         frame, said = Frame.read(data), parsed_name(name) or MessageName(0, 0, "", 0)
-        payload = self._bodies.get(frame.payload, frame.body) if is_whole else b""
+        payload = self._bodies.get(frame.payload, frame.body)
         return DynoMessage(
             id=frame.id or f"{shard}/{name}",
             payload=payload,
@@ -764,9 +751,3 @@ def _lease_s(seconds: Seconds | None) -> float | None:
     lease_s = in_seconds("lease_s", seconds)
     require(at_least("lease_s", lease_s, LEAST_LEASE_S, "seconds"))
     return lease_s
-
-
-def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:
-    given = list(deliveries)
-    require(*(instance("delivery", one, Delivery) for one in given))
-    return given

@@ -195,7 +195,7 @@ class ShardView(ReadAfterNews):
         there = members() if found else ()
         now_s = clock.now_s()  # later than anything that was read
         with self.lock:
-            for one in found:
+            for one in found.values():
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
                     self.index.rested(one.resting)
                 else:
@@ -219,24 +219,29 @@ class ShardView(ReadAfterNews):
                 self.index.lost(name, clock.now_s())
         return error is None or isinstance(error, OVERTAKEN)
 
+    def overtaken(self, name: str, error: LeaderqError) -> None:
+        """As :meth:`not_claimed`; raises an error that is not to be expected."""
+        if not self.not_claimed(name, error):
+            raise error
+
     def release(self, names: Sequence[str]) -> None:
         with self.lock:
             self.index.release(names)
         self._notify()
 
 
-def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
-    """Return the claims of these messages; messages without a claim are left out. Raises what the
-    session raises.
+def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> dict[str, ClaimRead]:
+    """Return the claims of these messages, by name; messages without a claim are left out. Raises
+    what the session raises.
     """
-    found: list[ClaimRead] = []
+    found: dict[str, ClaimRead] = {}
     for at in range(0, len(names), _READ_AT_A_TIME):
         some = names[at : at + _READ_AT_A_TIME]
         answers = session.multi_read([GetData(paths.claim(name)) for name in some])
         for name, answer in zip(some, answers, strict=True):
             if isinstance(answer, tuple):
                 state, stat = DeliveryState.read(answer[0]), answer[1]
-                found.append(ClaimRead(name, stat.version, state, stat.mtime_ms))
+                found[name] = ClaimRead(name, stat.version, state, stat.mtime_ms)
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
     return found

@@ -115,6 +115,13 @@ class DeadMessage:
     died_ms: int
     data: bytes
 
+    @classmethod
+    def of(
+        cls, shard: str, name: str, data: bytes, state: DeliveryState, reason: str, died_ms: int
+    ) -> DeadMessage:
+        counts = state.deliveries, state.failures, state.first_ms, died_ms
+        return cls(name, shard, reason, state.error, *counts, data)
+
     @property
     def frame(self) -> Frame:
         """The contents of the message. Raises ``CorruptItem`` if ``data`` is not a message."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.dyno import transitions
+from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MAX_DUE_MS,
@@ -33,7 +34,6 @@ from leaderq.dyno.message import (
     MAX_ERROR,
     DeliveryState,
     DynoMessage,
-    Fields,
     Frame,
     Unique,
     frame_of,
@@ -202,38 +202,21 @@ def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
     assert said.count(" give ") == len(problems)
 
 
-# -- which messages are meant ----------------------------------------------------------------------
+# -- payloads in a store ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "may_match", "matches"),
-    [
-        (Fields(), True, True),
-        (Fields("s", 3, "g", "i", {"a": "b"}), True, True),
-        (Fields(priority=range(3, 5)), True, True),
-        (Fields(id="j"), True, False),
-        (Fields(group="h"), False, False),
-        (Fields(shard="t"), False, False),
-        (Fields(priority=4), False, False),
-        (Fields(priority=0), False, False),
-        (Fields(priority=range(4, 6)), False, False),
-        (Fields(headers={"a": "c"}), True, False),
-        (Fields(headers={"a": "b", "c": "d"}), True, False),
-    ],
-)
-def test_a_message_matches_when_all_that_is_given_holds(
-    fields: Fields, may_match: bool, matches: bool
-) -> None:
-    message = DynoMessage("i", priority=3, shard="s", group="g", headers={"a": "b", "x": "y"})
-    assert fields.may_match("s", MessageName(3, 5, group_of("g"), 1)) is may_match
-    assert fields(message) is matches
+class Store:
+    def __init__(self, reference: Any) -> None:
+        self.put = lambda _: reference
+        self.get = self.delete = self.ages = lambda *_: ()
 
 
-def test_two_groups_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderq.dyno.message.group_of", lambda group: "00000001")
-    assert Fields(group="a")(DynoMessage(group="a"))
-    assert not Fields(group="a")(DynoMessage(group="b"))
-    assert Fields()(DynoMessage(group="b"))
+def test_a_store_that_returns_no_reference_loses_no_payload() -> None:
+    assert Bodies(Store("r" * 200), 3).put(b"1234") == (b"", "r" * 200)
+    assert Bodies(Store(None), 4).put(b"1234") == Bodies(None, 0).put(b"1234") == (b"1234", None)
+    for wrong in (None, "", 5, b"r", "\ud800", "r" * 201):
+        with pytest.raises(ConfigurationError, match="1 to 200"):
+            Bodies(Store(wrong), 3).put(b"1234")
 
 
 # -- dead letters ----------------------------------------------------------------------------------
