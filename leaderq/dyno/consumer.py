@@ -16,6 +16,7 @@ looks once a second for leases that are over. On each failure:
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -64,8 +65,6 @@ UNREACHABLE_S = 0.1
 """How long a ``pop`` waits until it asks again while the servers are unreachable."""
 SKEW_MS = 1000
 """By how much the calendar may differ from the servers' without a warning."""
-NEXT_ONES = 256
-"""How many of the next messages of a shard are looked at first, where one is looked for."""
 EVER_MS = 1 << 62
 OTHERS_S = 0.02
 """For so long a waiting ``pop`` that was beaten to the last message lets others go first."""
@@ -428,22 +427,8 @@ class DynoConsumer:
         views = self._in_order(membership)
         for view in views:
             view.refresh()
-        told: set[tuple[str, str]] = set()
-        most = NEXT_ONES
-        while True:
-            known = [view.upcoming(most) for view in views]
-            # What a shard that has more than these has next may go before the rest of the others.
-            last = min((one[-1] for one in known if len(one) == most), default=None)
-            fresh = [
-                (shard, name)
-                for *order, shard, name in sorted(one for found in known for one in found)
-                if (last is None or (*order, shard, name) <= last) and (shard, name) not in told
-            ]
-            if not fresh and last is None:
-                return
-            told.update(fresh)
-            yield from fresh
-            most *= 4
+        for *_, shard, name in heapq.merge(*(view.upcoming() for view in views)):
+            yield shard, name
 
     def _in_order(self, membership: Membership) -> list[ShardView]:
         views, members = list(self._nodes.views.values()), self._members.names

@@ -323,7 +323,10 @@ def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Lef
             data, stat = session.get(path)
         except NoNode:
             continue
-        if kept_until_ms(data) is None and place(unquote(part)) is None:
+        if kept_until_ms(data) is not None or place(unquote(part)) is not None:
+            continue
+        again = session.exists(path)  # it may have gone with its message, and be another's
+        if again is not None and again.czxid == stat.czxid:
             yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
 
 

@@ -236,6 +236,7 @@ class DynoQueue:
         that is.
         """
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
+        fence = tuple(fence)  # each push needs it
         writer = self._nodes.writer()
         prepared: list[Push | Exception] = []
         room = self._room(len(given))
@@ -274,7 +275,7 @@ class DynoQueue:
             raise ConfigurationError("a message can be unique by an id of yours only")
         if not self._room(1):
             raise self._full()
-        pushed = self._ids.resolve(self._prepared(message), fence, on_conflict)
+        pushed = self._ids.resolve(self._prepared(message), tuple(fence), on_conflict)
         self._nodes.figures.add("put", pushed.is_new)
         return pushed
 

@@ -9,7 +9,7 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -28,6 +28,8 @@ from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 _READ_AT_A_TIME = 250
+_NEXT_ONES = 256
+"""How many of the next messages are looked at first, where one is looked for."""
 _REST = 16
 """For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
@@ -140,7 +142,8 @@ class ShardView(ReadAfterNews):
 
     def age_by(self, ageing_s: float | None) -> None:
         with self.lock:
-            if self.index.age_by(ageing_s):
+            if ageing_s != self.index.ageing_s:
+                self.index.ageing_s = ageing_s
                 self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
@@ -161,13 +164,24 @@ class ShardView(ReadAfterNews):
             names = self.index.upcoming(min(count, self.ahead.room), self._now_ms())
         self.ahead.begin(names)
 
-    def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
-        """Return the next messages, at most ``most``: for each its sort key, shard and name."""
-        now_ms, shard = self._now_ms(), self.paths.shard
-        with self.lock:
-            self.index.next_due_ms(now_ms)
-            names = self.index.upcoming(most, now_ms)
-            return [(*self.index.order_of(name), shard, name) for name in names]
+    def upcoming(self) -> Iterator[tuple[int, int, str, str]]:
+        """Yield the messages that may be delivered now, in order: the sort key, the shard and the
+        name of each.
+        """
+        now_ms, shard, most = self._now_ms(), self.paths.shard, _NEXT_ONES
+        told: set[str] = set()
+        while True:
+            with self.lock:
+                self.index.next_due_ms(now_ms)
+                names = self.index.upcoming(most, now_ms)
+                fresh = [
+                    (*self.index.order_of(one), shard, one) for one in names if one not in told
+                ]
+            yield from sorted(fresh)
+            if len(names) < most:
+                return
+            told.update(names)
+            most *= 4
 
     def look_at_claims(
         self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False

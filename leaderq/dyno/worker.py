@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -33,21 +34,16 @@ _WAIT_S = 1.0
 _BACKOFF = Retry(first_s=0.1, most_s=5.0)
 
 
-class _Watched:
-    """Logs that a handler takes long, and where it stands, from the third extension of its lease
-    on.
-    """
+def _watched(root: str) -> OnLease:
+    """Return a function that logs where this thread stands, from the third extension on."""
+    thread, since_s, times = primitives.get_ident(), clock.now_s(), itertools.count(1)
 
-    def __init__(self, root: str) -> None:
-        self._root, self._thread, self._since_s = root, primitives.get_ident(), clock.now_s()
-        self._times = 0
-
-    def __call__(self, delivery: Delivery) -> None:
-        self._times += 1
-        if self._times >= _QUIET:
+    def extended(delivery: Delivery) -> None:
+        if next(times) >= _QUIET:
             said = "handler still at work queue=%s message=%s for_s=%.0f at=%s"
-            for_s = clock.now_s() - self._since_s
-            log.warning(said, self._root, delivery.id, for_s, stack_of(self._thread))
+            log.warning(said, root, delivery.id, clock.now_s() - since_s, stack_of(thread))
+
+    return extended
 
 
 class Postpone(Exception):
@@ -159,7 +155,7 @@ class Worker(HandlerThreads):
                 self._settle(one, Delivery.release)
             return
         try:
-            self._keep(deliveries[:1], extended=_Watched(self._queue.root))
+            self._keep(deliveries[:1], extended=_watched(self._queue.root))
             self._keep(deliveries[1:])
             values = dict[Delivery, Any]()
             for one in deliveries:
@@ -195,21 +191,14 @@ class Worker(HandlerThreads):
                 log.exception(said, self._queue.root, one.id, one.deliveries)
             end = partial(self._fail, error=exc)
         else:
-            self._acknowledge([one for one in deliveries if not one.is_settled])
+            done = [one for one in deliveries if not one.is_settled]
+            for one, error in zip(done, self._queue.ack(done), strict=True):
+                if error is not None:
+                    self._not_settled(one, error)
             return
         for one in deliveries:
             if not one.is_settled:
                 self._settle(one, end)
-
-    def _acknowledge(self, done: list[Delivery]) -> None:
-        errors: Sequence[Exception | None]
-        try:
-            errors = self._queue.ack(done)
-        except Exception as exc:  # noqa: BLE001 - this thread goes on
-            errors = [exc] * len(done)
-        for one, error in zip(done, errors, strict=True):
-            if error is not None:
-                self._not_settled(one, error)
 
     def _settle(self, one: Delivery, how: Callable[[Delivery], object]) -> None:
         try:

@@ -3,8 +3,8 @@ was begun, and what became of the newest ticks.
 
 ``/leaderq/<career>/schedules/<name>`` holds the record, which only leaders write, fenced; the data
 of ``/leaderq/<career>/schedules`` are the operators' wishes for all schedules of the career. Both
-are JSON, readable and repairable by hand; fields that this version does not know are kept. Times
-are milliseconds since the epoch.
+are JSON, readable and repairable by hand; fields of a record that this version does not know are
+kept. Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations

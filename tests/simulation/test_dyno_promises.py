@@ -420,6 +420,24 @@ def test_a_note_of_a_place_does_not_lead_to_a_message_that_was_started(s, note):
     assert a.get("x").payload == b"2"
 
 
+@every_point(3)
+def test_an_id_whose_message_was_done_meanwhile_is_not_taken_for_stale(s, point):
+    a, b = sides(s, "ab")
+    b.push(Message(id="x"))
+    (one,) = b.pop(1, 5.0)
+    a.size()
+    held = s.lose(a.who, nth(point), "held")
+    looking = a.who.begin(lambda: a.queue.find_stale(repair=True))
+    s.run(0.5)
+    b.who.do(one.ack)
+    b.push(Message(id="x"))
+    s.run(0.5)
+    s.heal(a.who)
+    looking.result()
+    assert not b.ensure(Message(id="x"))
+    return held
+
+
 # -- rude users
 
 
@@ -427,11 +445,12 @@ def test_a_note_of_a_place_does_not_lead_to_a_message_that_was_started(s, note):
 def test_a_fence_that_does_not_hold_is_told_as_it_is(s):
     (a,) = sides(s, "a")
     s.ask(lambda beside: beside.create("/own", b"7"))
-    fence = [Check("/own", 3)]
     for push in (a.push, a.push_unique):
         with pytest.raises(BadVersion) as refused:
-            push(Message(id="x"), fence=fence)
+            push(Message(id="x"), fence=[Check("/own", 3)])
         assert refused.value.path == "/own"
+    found = a.push_each([Message(), Message()], fence=(one for one in [Check("/own", 3)]))
+    assert [type(one) for one in found] == [BadVersion] * 2
     assert a.get("x") is None
 
 

@@ -37,6 +37,7 @@ from leaderq.dyno.message import (
     Frame,
     Unique,
     frame_of,
+    is_wanted,
 )
 from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
@@ -141,6 +142,23 @@ def test_an_unreadable_state_counts_as_a_lease_that_is_over(data: bytes) -> None
     assert DeliveryState.read(data) == DeliveryState()
 
 
+def test_a_state_tells_whether_a_consumer_has_had_the_message_and_for_how_long_one_has_it() -> None:
+    states = DeliveryState(), DeliveryState(deliveries=1), DeliveryState(first_ms=1)
+    assert [one.has_started for one in states] == [False, True, True]
+    former = DeliveryState(2, 1, "a", 5, "e", 4, 7)
+    assert former.leased("m", 1000, 2.0005) == (2, 1, "m", 3000, "e", 4, 2000)
+    assert states[0].leased("m", 1000, 0.0005) == (0, 0, "m", 1000, "", 0, 1)
+
+
+def test_what_is_wanted_is_what_a_plain_function_says() -> None:
+    def unfinished(_: object) -> object:
+        yield
+
+    assert [is_wanted(5, how) for how in (None, bool, lambda _: 0)] == [True, True, False]
+    with pytest.raises(ConfigurationError, match="says what is wanted returned"):
+        is_wanted(5, unfinished)
+
+
 # -- what can be pushed ----------------------------------------------------------------------------
 
 
@@ -230,6 +248,11 @@ def test_a_letter_comes_back_as_it_was_at_the_place_where_it_lies(
     assert DeadMessage.read(letter.packed(), "s", "n") == letter
     moved = DeadMessage.read(letter.packed(), "t", "o")
     assert (moved.shard, moved.name, moved.data) == ("t", "o", data)
+
+
+def test_a_letter_tells_of_the_deliveries_of_its_message() -> None:
+    letter = DeadMessage.of("s", "n", b"d", DeliveryState(1, 2, "m", 3, "e", 4), "r", 9)
+    assert letter == DeadMessage("n", "s", "r", "e", 1, 2, 4, 9, b"d")
 
 
 def test_of_a_long_reason_or_error_a_letter_keeps_the_beginning() -> None:
