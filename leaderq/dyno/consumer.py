@@ -38,7 +38,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     within,
 )
-from leaderq.dyno.shard_view import ClaimRead, ShardView, read_claims
+from leaderq.dyno.shard_view import ClaimRead, ShardView, known, read_claim, read_claims
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Members, Membership
 from leaderq.errors import (
@@ -103,13 +103,12 @@ class _Claiming:
             claims = self._claims(again)
             wanted: list[_Wanted] = []
             for choice, answer in zip(choices, data, strict=False):
-                claim = claims.get(choice.name)
+                seen, former = known(claims, choice.name)
                 if isinstance(answer, LeaderqError):
                     view.overtaken(choice.name, answer)
-                elif choice.version != (None if claim is None else claim.version):
+                elif choice.version != seen.version:
                     view.not_claimed(choice.name)
                 else:
-                    former = DeliveryState() if claim is None else claim.state
                     wanted += self._prepared(choice, answer[0], former)
             found = self._taken(wanted)
         except BaseException:
@@ -125,8 +124,8 @@ class _Claiming:
         """Return what is to be claimed; nothing if the message is dead."""
         now_ms, reason, frame = self._nodes.now_ms(), "", Frame(b"")
         # A consumer that takes a lease over says that the former one died with it, or hung.
-        state, is_take_over = former, choice.version is not None and choice.rest is None
-        if is_take_over:
+        state = former
+        if choice.is_held:
             state = state._replace(failures=former.failures + 1)
             if self._nodes.retry.is_exhausted(state.failures):
                 reason = "consumer died"
@@ -139,7 +138,8 @@ class _Claiming:
         if reason:
             shard, name = self._view.paths.shard, choice.name
             letter = DeadMessage.of(shard, name, data, state, reason, now_ms)
-            self._bury(choice, letter, self._id_over(frame, state))
+            over = transitions.end(self._nodes.paths, shard, choice, frame, state, letter=letter)
+            self._bury(letter, over)
             return []
         if self._is_delivery:
             first_ms = former.first_ms or now_ms
@@ -147,7 +147,8 @@ class _Claiming:
         state = state.leased(self._mark, now_ms, self._lease_s)
         operations = transitions.delivery(self._view.paths, choice, state)
         if frame.unique is Unique.STARTED and state.has_started:
-            operations = (*operations, *self._id_over(frame, former))
+            over = transitions.id_over(self._nodes.paths, frame, has_started=former.has_started)
+            operations = (*operations, *over)
         version = 0 if choice.version is None else choice.version + 1
         receipt, until_s = Receipt(self._view.paths.shard, choice.name, version), clock.now_s()
         one = Delivery(self._hand, frame, state, receipt, self._lease_s, until_s + self._lease_s)
@@ -186,8 +187,7 @@ class _Claiming:
         return found
 
     def _claimed(self, chunk: Sequence[_Wanted]) -> list[Delivery]:
-        over = [one for (_, version, rest), one, _ in chunk if version is not None and not rest]
-        self._nodes.figures.add("timeouts", len(over))
+        self._nodes.figures.add("timeouts", sum(each.choice.is_held for each in chunk))
         with self._view.lock:
             for _, one, _ in chunk:
                 since_s = one.until_s - one.lease_s
@@ -199,32 +199,26 @@ class _Claiming:
         if len(chunk) == 1:
             return []
         claims = self._claims([each.choice.name for each in chunk])
-        versions = {name: claim.version for name, claim in claims.items()}
         free: list[_Wanted] = []
         for each in chunk:
             name, version, _ = each.choice
-            if versions.get(name) != version:
+            if known(claims, name)[0].version != version:
                 self._view.not_claimed(name)
             elif name != culprit:
                 free.append(each)
         return free
 
-    def _id_over(self, frame: Frame, state: DeliveryState) -> Operations:
-        return transitions.id_over(self._nodes.paths, frame, has_started=state.has_started)
-
-    def _bury(self, choice: Choice, letter: DeadMessage, over: Operations) -> None:
+    def _bury(self, letter: DeadMessage, operations: Operations) -> None:
         """Make a message a dead letter that was found to be dead before its delivery."""
-        root = self._nodes.paths.root
-        dead = transitions.burial(self._view.paths, choice, letter.packed())
-        (error,) = apply_all(self._writer, [(*dead, *over)], root)
+        root, name = self._nodes.paths.root, letter.name
+        (error,) = apply_all(self._writer, [operations], root)
         if error is not None:
-            self._view.overtaken(choice.name, error)
+            self._view.overtaken(name, error)
             return
-        said = "message dead queue=%s message=%s reason=%s"
-        log.error(said, root, choice.name, letter.reason)
+        log.error("message dead queue=%s message=%s reason=%s", root, name, letter.reason)
         self._nodes.figures.add("dead_letters")
         with self._view.lock:
-            self._view.index.deleted(choice.name)
+            self._view.index.deleted(name)
 
 
 class DynoConsumer:
@@ -456,14 +450,14 @@ class DynoConsumer:
 
     def redeem(self, receipt: Receipt) -> Delivery:
         paths = self._paths.shard(receipt.shard)
-        claim = read_claims(self._session, paths, [receipt.name]).get(receipt.name)
-        if claim is None or claim.version != receipt.version or not claim.state.member:
+        choice, state = read_claim(self._session, paths, receipt.name)
+        if choice.version != receipt.version or not choice.is_held:
             raise StaleLease(f"receipt {receipt} is not valid any more")
         try:
             frame = Frame.read(self._session.get(paths.message(receipt.name))[0])
         except NoNode as exc:
             raise StaleLease(f"receipt {receipt} is not valid any more") from exc
-        one = Delivery(self.hand, frame, claim.state, receipt, self._nodes.lease_s, 0.0)
+        one = Delivery(self.hand, frame, state, receipt, self._nodes.lease_s, 0.0)
         one.is_handed_out = True
         one.extend()  # so the servers refuse the former receipt
         return one

@@ -276,7 +276,8 @@ class Hand:
         with ExitStack() as locks:
             for one in sorted(once, key=id):  # or two calls could wait for each other
                 locks.enter_context(one.lock)
-            own = {one: self._completion(one) for one in once}
+            done_ms = self.nodes.now_ms()
+            own = {one: self._end(one, one.state, done_ms=done_ms) for one in once}
             known = self._written({one: (*operations, *also) for one, operations in own.items()})
             for one, error in known.items():
                 if isinstance(error, ZooKeeperError) and error.index is not None:
@@ -288,13 +289,9 @@ class Hand:
         later = StaleLease("the same delivery was acknowledged twice in one call")
         return [known.pop(one, later) for one in deliveries]
 
-    def _completion(self, one: Delivery) -> Operations:
-        paths, has_started = self.nodes.paths, one.state.has_started
-        done = transitions.completion(paths.shard(one.shard), one.name, one.version)
-        over = transitions.id_over(
-            paths, one.frame, has_started=has_started, done_ms=self.nodes.now_ms()
-        )
-        return *done, *over
+    def _end(self, one: Delivery, state: DeliveryState, **how: Any) -> Operations:
+        choice = Choice(one.name, one.version)
+        return transitions.end(self.nodes.paths, one.shard, choice, one.frame, state, **how)
 
     def rest(self, one: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         """Put the message back, in this state; it is due in ``delay_s`` seconds."""
@@ -317,9 +314,7 @@ class Hand:
             except NoNode as exc:
                 raise self._stale(one, exc) from exc
             letter = DeadMessage.of(shard, name, data, state, reason, nodes.now_ms())
-            dead = transitions.burial(paths, Choice(name, one.version), letter.packed())
-            over = transitions.id_over(nodes.paths, one.frame, has_started=state.has_started)
-            self._settle(one, (*dead, *over), is_gone=True)
+            self._settle(one, self._end(one, state, letter=letter), is_gone=True)
         nodes.figures.add("dead_letters")
 
     def release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:

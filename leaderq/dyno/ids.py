@@ -18,7 +18,7 @@ from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, Unique, frame_of
 from leaderq.dyno.nodes import QueueNodes, apply_all, within
-from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.shard_view import read_claim
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, SetData
 from leaderq.zookeeper.paths import name_of
@@ -114,8 +114,8 @@ class Ids:
         """Whether the message has been started, and its id may be another's since."""
         if frame.unique is not Unique.STARTED:
             return False
-        claim = read_claims(self._session, self._paths.shard(shard), [name]).get(name)
-        return claim is not None and claim.state.has_started
+        _, state = read_claim(self._session, self._paths.shard(shard), name)
+        return state.has_started
 
     def note_place(self, frame: Frame, shard: str, name: str) -> None:
         """Write down where the message with the id of ``frame`` is. This is a hint, without which
@@ -197,12 +197,11 @@ class Ids:
         message's body.
         """
         paths = self._paths.shard(shard)
-        claim = read_claims(self._session, paths, [name]).get(name) if may_take else None
-        version, marker = (None, None) if claim is None else (claim.version, claim.resting)
-        if not may_take or (claim is not None and marker is None):
+        choice, _ = read_claim(self._session, paths, name)
+        if choice.is_held or not may_take:
             raise Duplicate(id, f"{shard}/{name}")
         frame = frame_of(self._session.get(paths.message(name))[0])
-        return transitions.removal(paths, name, version, marker), frame.body
+        return transitions.removal(paths, *choice), frame.body
 
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         names = sorted(children_of(self._session, self._paths.windows))

@@ -40,6 +40,11 @@ class Choice(NamedTuple):
     version: int | None = None
     rest: str | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has it, or had when this was read."""
+        return self.version is not None and self.rest is None
+
 
 @dataclass(slots=True)
 class KnownLease:

@@ -28,10 +28,12 @@ from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, OnLease, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Push, Pushed
+from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MESSAGES,
     DynoPaths,
     MessageName,
+    ShardPaths,
     escaped,
     group_of,
     name_prefix,
@@ -47,7 +49,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     shard_sizes,
 )
-from leaderq.dyno.shard_view import ClaimRead, read_claims
+from leaderq.dyno.shard_view import known, read_claim, read_claims
 from leaderq.dyno.shards import (
     QueueSettings,
     ShardingStrategy,
@@ -552,31 +554,17 @@ class DynoQueue:
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
         body: list[str | None] = []
 
-        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
-            if claim is not None and claim.resting is None and not held_too:
-                return None
-            frame = frame_of(self._session.get(self._paths.shard(shard).message(name))[0])
+        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
+            if choice.is_held and not held_too:
+                return ()
+            frame = frame_of(self._session.get(paths.message(choice.name))[0])
             body[:] = [frame.body]
-            return self._removal(shard, name, frame, claim, done_ms)
+            return transitions.end(self._paths, paths.shard, choice, frame, state, done_ms=done_ms)
 
         is_removed = self._change(id, operations)
         if is_removed:
             self._bodies.drop(body)
         return is_removed
-
-    def _removal(
-        self,
-        shard: str,
-        name: str,
-        frame: Frame,
-        claim: ClaimRead | None,
-        done_ms: int | None = None,
-    ) -> Operations:
-        version, marker = (None, None) if claim is None else (claim.version, claim.resting)
-        removed = transitions.removal(self._paths.shard(shard), name, version, marker)
-        has_started = claim is not None and claim.state.has_started
-        over = transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
-        return *removed, *over
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """Make a message due in ``timeout_s`` seconds, if nobody has it in flight. It keeps its
@@ -584,37 +572,36 @@ class DynoQueue:
         """
         seconds = in_seconds("timeout_s", timeout_s)
 
-        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
-            paths, until_ms = self._paths.shard(shard), self._now_ms() + int(seconds * 1000)
-            if claim is None:
-                return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
-            if claim.resting is None:
-                return None  # in flight
-            state = claim.state._replace(until_ms=until_ms)
-            later = transitions.rest(paths, name, claim.version, state)
-            return Delete(paths.rest(claim.resting)), *later
+        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
+            name, version, marker = choice
+            state = state._replace(until_ms=self._now_ms() + int(seconds * 1000))
+            if version is None:
+                return transitions.first_rest(paths, name, state)
+            if marker is None:
+                return ()  # in flight
+            later = transitions.rest(paths, name, version, state)
+            return Delete(paths.rest(marker)), *later
 
         return self._change(id, operations)
 
     def _change(
-        self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]
+        self, id: str, operations: Callable[[ShardPaths, Choice, DeliveryState], Operations]
     ) -> bool:
         """Write the operations that follow from the message's state, and try again if the state
-        changed meanwhile. Returns whether they were written.
+        changed meanwhile. Returns whether any were written.
         """
         for _ in range(_TRIES):
             place = self._ids.place(id)
             if place is None:
                 return False
-            shard, name = place
-            claims = read_claims(self._session, self._paths.shard(shard), [name])
+            paths = self._paths.shard(place[0])
             try:
-                wanted = operations(shard, name, claims.get(name))
+                found = operations(paths, *read_claim(self._session, paths, place[1]))
             except NoNode:
                 continue
-            if wanted is None:
+            if not found:
                 return False
-            (error,) = apply_all(self._nodes.writer(), [wanted], self._paths.root)
+            (error,) = apply_all(self._nodes.writer(), [found], self._paths.root)
             if error is None:
                 return True
             if not isinstance(error, OVERTAKEN):
@@ -668,18 +655,22 @@ class DynoQueue:
         if older_s is not None:
             before_ms = self._now_ms() - int(in_seconds("older_s", older_s) * 1000)
         for shard in self._nodes.shards():
+            paths = self._paths.shard(shard)
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 if before_ms is not None:
                     old = [one for one in frames.items() if 0 < one[1].enqueued_ms < before_ms]
                     frames = dict(old)
-                claims = read_claims(self._session, self._paths.shard(shard), list(frames))
-                for claim in claims.values():
-                    if claim.resting is None and not held_too:
-                        del frames[claim.name]
-                groups = [self._removal(shard, *one, claims.get(one[0])) for one in frames.items()]
+                claims = read_claims(self._session, paths, list(frames))
+                wanted: list[tuple[Frame, Operations]] = []
+                for name, frame in frames.items():
+                    choice, state = known(claims, name)
+                    if held_too or not choice.is_held:
+                        end = transitions.end(self._paths, shard, choice, frame, state)
+                        wanted.append((frame, end))
+                groups = [operations for _, operations in wanted]
                 errors = apply_all(self._nodes.writer(), groups, self._paths.root)
-                for frame, error in zip(frames.values(), errors, strict=True):
+                for (frame, _), error in zip(wanted, errors, strict=True):
                     if error is None:
                         count += 1
                         self._bodies.drop([frame.body])

@@ -9,13 +9,13 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.dyno.index import LONGEST_S, ShardIndex
+from leaderq.dyno.index import LONGEST_S, Choice, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.engine.members import ReadAfterNews
@@ -51,6 +51,10 @@ class ClaimRead:
         older versions, what these meant.
         """
         return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.name, self.version, self.resting)
 
     @property
     def resting(self) -> str | None:
@@ -259,3 +263,13 @@ def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> di
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
     return found
+
+
+def read_claim(session: Session, paths: ShardPaths, name: str) -> tuple[Choice, DeliveryState]:
+    return known(read_claims(session, paths, [name]), name)
+
+
+def known(claims: Mapping[str, ClaimRead], name: str) -> tuple[Choice, DeliveryState]:
+    """Return this message as it may be claimed, and the state of its deliveries."""
+    claim = claims.get(name)
+    return (Choice(name), DeliveryState()) if claim is None else (claim.choice, claim.state)

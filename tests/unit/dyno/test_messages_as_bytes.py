@@ -367,6 +367,7 @@ BASE = "/q/shards/a%2Fb"
 MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
 QUEUE = DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
+LETTER = DeadMessage.of("a/b", NAME, b"d", STATE, "r", 9)
 
 
 def test_where_the_parts_of_a_queue_lie() -> None:
@@ -380,7 +381,7 @@ def test_where_the_parts_of_a_queue_lie() -> None:
     assert one.parents == tuple(f"{BASE}/{part}" for part in held)
 
 
-def test_a_delivery_changes_the_claim_that_was_seen_and_a_completion_takes_it_away() -> None:
+def test_a_delivery_changes_the_claim_that_was_seen() -> None:
     claim = SetData(CLAIM, STATE.packed(), 4)
     for choice, expected in (
         (Choice(NAME), (Check(MESSAGE), Create(CLAIM, STATE.packed()))),
@@ -388,7 +389,6 @@ def test_a_delivery_changes_the_claim_that_was_seen_and_a_completion_takes_it_aw
         (Choice(NAME, 4, "r"), (claim, Delete(f"{BASE}/rests/r"))),
     ):
         assert transitions.delivery(SHARD, choice, STATE) == expected
-    assert transitions.completion(SHARD, NAME, 4) == (Delete(CLAIM, 4), Delete(MESSAGE))
 
 
 def test_a_rest_is_marked_with_the_version_that_the_claim_has_then() -> None:
@@ -407,8 +407,24 @@ def test_a_removal_takes_all_of_a_message(version: int | None, marker: str | Non
     rested = () if marker is None else (Delete(f"{BASE}/rests/{marker}"),)
     expected = (*claimed, Delete(MESSAGE), *rested)
     assert transitions.removal(SHARD, NAME, version, marker) == expected
-    letter = Create(f"{BASE}/dead/{NAME}", b"l")
-    assert transitions.burial(SHARD, Choice(NAME, version, marker), b"l") == (*expected, letter)
+    choice, frame, letter = Choice(NAME, version, marker), Frame(b"", "i"), LETTER
+    kept = Create(f"{BASE}/dead/{NAME}", letter.packed())
+    for how, more in (({}, ()), ({"letter": letter}, (kept,))):
+        ended = transitions.end(QUEUE, "a/b", choice, frame, STATE, **how)
+        assert ended == (*expected, *more, Delete("/q/ids/i"))
+
+
+def test_at_the_end_of_a_message_its_id_goes_unless_it_went_when_it_started() -> None:
+    choice, gone = Choice(NAME, 4), (Delete(CLAIM, 4), Delete(MESSAGE))
+    started, lasting = Frame(b"", "i", unique=Unique.STARTED), Frame(b"", "i", unique_s=2.5)
+    window = SetData("/q/ids/i", b"=2507"), Create("/q/windows/0000000002507-i")
+    for frame, state, more in (
+        (started, STATE, ()),
+        (started, DeliveryState(), (Delete("/q/ids/i"),)),
+        (lasting, STATE, window),
+    ):
+        ended = transitions.end(QUEUE, "a/b", choice, frame, state, done_ms=7)
+        assert ended == (*gone, *more)
 
 
 def test_the_id_of_a_message_that_is_over_is_free_or_kept_for_a_while() -> None:

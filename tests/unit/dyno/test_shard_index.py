@@ -365,6 +365,11 @@ def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first(
         assert [choice.name for choice in free(index)] == [first, second]
 
 
+def test_what_is_held_has_a_claim_and_does_not_rest() -> None:
+    choices = Choice("n"), Choice("n", 0), Choice("n", 0, "r")
+    assert [one.is_held for one in choices] == [False, True, False]
+
+
 def test_those_asked_for_are_chosen_if_they_are_free() -> None:
     names = [named(0, due_ms, at) for at, due_ms in enumerate((0, 0, 500))]
     index = index_of(*names)
