@@ -240,7 +240,6 @@ class DynoConsumer:
         self._has_lost_member = True
         self._minder = Service.repeating(f"leaderq-dyno-{nodes.name}", self._mind)
         self.hand = Hand(nodes, self.membership, self._minder.wake)
-        nodes.held = self.hand.held.__len__
 
     def membership(self) -> Membership:
         """Return this consumer's membership; enters the queue if it is not a member. Raises what

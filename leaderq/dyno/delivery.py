@@ -264,7 +264,7 @@ class Hand:
         self, nodes: QueueNodes, member: Callable[[], Membership], wake: Callable[[], object]
     ) -> None:
         self.nodes, self._member, self._wake = nodes, member, wake
-        self.held: dict[Delivery, _Kept | None] = {}
+        self.held: dict[Delivery, _Kept | None] = nodes.held
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()

@@ -69,8 +69,8 @@ class QueueNodes(ReadAfterNews):
     changed."""
     views: dict[str, ShardView] = field(default_factory=dict)
     """Of the shards that are there, in their order; replaced when others are."""
-    held: Callable[[], int] = lambda: 0
-    """How many messages this process has in hand."""
+    held: dict[Any, Any] = field(default_factory=dict)
+    """The deliveries that this process has in hand, each with how its lease is kept, if it is."""
     figures: QueueFigures = field(init=False)
     _settings: QueueSettings | None = None
     _pid: int = field(default_factory=lambda: host.pid())
@@ -84,7 +84,7 @@ class QueueNodes(ReadAfterNews):
 
     def _live(self, _counts: object) -> dict[str, float]:
         writer = self._writer
-        return {"held": self.held(), "pending_puts": 0 if writer is None else writer.unsettled}
+        return {"held": len(self.held), "pending_puts": 0 if writer is None else writer.unsettled}
 
     def check_open(self) -> None:
         """Raise an error unless this process may use the queue.

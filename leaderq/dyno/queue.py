@@ -162,7 +162,7 @@ class DynoQueue:
         """
         deadline = Deadline(in_seconds("timeout_s", timeout_s))
         is_clean = self._consumer.close(deadline)
-        return self._nodes.close_writer(deadline.left_s(timeout_s)) and is_clean
+        return self._nodes.close_writer(deadline.left_s(MAX_S)) and is_clean
 
     @property
     def lease_s(self) -> float:

@@ -288,7 +288,9 @@ def definitions_of(kind: type) -> dict[str, Definition]:
     """The schedules of a class, by the names of their methods."""
     found: dict[str, Definition] = {}
     for one in reversed(kind.__mro__):
-        for name, method in vars(one).items():
+        for name, value in vars(one).items():
+            # A class method, a static method and a property (which is refused) hold a function.
+            method = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
             if isinstance(made := getattr(method, _MARK, None), Definition):
                 found[name] = replace(made, name=name)
             else:

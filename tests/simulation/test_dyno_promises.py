@@ -6,6 +6,7 @@ expect.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -550,7 +551,9 @@ def test_a_queue_closes_in_time_whatever_the_servers_do(s):
         pushing = side.who.begin(lambda side=side: side.queue.push(Message()))
         s.run(1.0)
         since_s = s.now_s
-        is_clean = side.who.begin(lambda side=side: side.queue.close(3.0)).result(30.0)
+        is_clean = side.who.begin(lambda side=side: side.queue.close(timedelta(seconds=3))).result(
+            30.0
+        )
         assert s.now_s - since_s < 4.0
         assert is_clean == (side is b), "a has a push under way, b could not begin one"
         for job in (waiting, pushing):

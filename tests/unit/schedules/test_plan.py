@@ -219,7 +219,7 @@ def test_a_changed_definition_does_not_judge_the_past():
     record = ended(step.record, at(125.6), TickOutcome.DONE)
     changed = then(record, 125.7)
     assert not changed.begins and changed.record.when == WHEN
-    assert (changed.record.last, changed.next) == (at(125.7), at(126))
+    assert (changed.record.last, changed.record.next) == (at(125.7), at(126))
 
 
 def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():
