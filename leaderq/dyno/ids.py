@@ -175,7 +175,9 @@ class Ids:
             return (Create(path, shard.encode()),), "", None
         mine = SetData(path, shard.encode(), stat.version)
         if (place := self.place(id)) is not None:
-            former, body = self._taking(id, *place, may_take=on_conflict is OnConflict.REPLACE)
+            if on_conflict is not OnConflict.REPLACE:
+                raise Duplicate(id, "/".join(place))
+            former, body = self._taking(id, *place)
             return (*former, mine), "/".join(place), body
         until_ms = kept_until_ms(data)
         if until_ms is not None and until_ms > now_ms:
@@ -190,15 +192,13 @@ class Ids:
             raise NoNode("the id changes hands", path=path)
         return (mine,), "", None
 
-    def _taking(
-        self, id: str, shard: str, name: str, *, may_take: bool
-    ) -> tuple[Operations, str | None]:
+    def _taking(self, id: str, shard: str, name: str) -> tuple[Operations, str | None]:
         """Return the operations that remove the message that has this id but keep its id, and the
         message's body.
         """
         paths = self._paths.shard(shard)
         choice, _ = read_claim(self._session, paths, name)
-        if choice.is_held or not may_take:
+        if choice.is_held:
             raise Duplicate(id, f"{shard}/{name}")
         frame = frame_of(self._session.get(paths.message(name))[0])
         return transitions.removal(paths, *choice), frame.body
