@@ -187,7 +187,7 @@ class DynoAdmin:
                     self._session,
                     self._paths.shard(shard),
                     [one.name for one in some if one.shard == shard],
-                )
+                ).values()
             }
             answers = reader.read_all([f"{escaped(one.shard)}/messages/{one.name}" for one in some])
             for one, (_, answer) in zip(some, answers, strict=True):
@@ -318,7 +318,7 @@ class DynoDrain:
 
 
 def _taken_out(one: Delivery) -> BrowsedMessage:
-    said = {"due": iso(one.due_ms), "due_ms": one.due_ms, "deliveries": one.deliveries - 1}
+    said = {"due": iso(one.due_ms), "due_ms": one.due_ms, "deliveries": one.deliveries}
     note = Note(attempt=one.failures)
     return _browsed(one.shard, one.name, one.frame.packed(), note, False, **said)
 

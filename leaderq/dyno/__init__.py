@@ -6,7 +6,7 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Receipt, StaleLease
 from leaderq.dyno.ids import Duplicate, OnConflict, Pushed
 from leaderq.dyno.message import DynoMessage as Message
-from leaderq.dyno.message import Fields, Unique
+from leaderq.dyno.message import Unique
 from leaderq.dyno.nodes import Leftover, ShardFigures
 from leaderq.dyno.queue import DynoQueue
 from leaderq.dyno.shards import QueueSettings, ShardingStrategy, by_id, by_key, round_robin
@@ -22,7 +22,6 @@ __all__ = [
     "Duplicate",
     "DynoDeadLetters",
     "DynoQueue",
-    "Fields",
     "FileBodies",
     "Kill",
     "Leftover",

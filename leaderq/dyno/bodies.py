@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from leaderq.base import chance, clock
+from leaderq.base.arguments import is_text, require, wanted
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
 _PART_S = 24 * 3600.0
+_LONGEST = 200
 _REFERENCE = re.compile(r"[0-9a-f]{32}", re.ASCII).fullmatch
 
 
@@ -106,10 +108,15 @@ class Bodies:
     def put(self, payload: bytes) -> tuple[bytes, str | None]:
         """Return the bytes for the znode, and the reference of the body if the payload was put into
         the store. Raises what the store raises.
+
+        :raises ConfigurationError: the store returned no reference, so nobody would find the body.
         """
         if self._store is None or len(payload) <= self._limit:
             return payload, None
-        return b"", self._store.put(payload)
+        reference: Any = self._store.put(payload)
+        is_one = is_text(reference) and 0 < len(reference) <= _LONGEST
+        require(wanted("the reference", reference, is_one, f"a text of 1 to {_LONGEST} letters"))
+        return b"", reference
 
     def get(self, payload: bytes, reference: str | None) -> bytes:
         """Return the whole payload. Raises what the store raises, and ``MissingBody`` if the queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from leaderq.dyno.layout import group_of, name_prefix, parsed_name
-from leaderq.dyno.message import Frame, frame_of, wrong_id
+from leaderq.dyno.message import Frame, frame_of, is_wanted, wrong_id
 from leaderq.dyno.nodes import QueueNodes, apply_all, shard_sizes
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.dead_letters import DeadLetters
@@ -41,7 +41,7 @@ class DynoDeadLetters(DeadLetters[DeadMessage]):
                     letter = DeadMessage.read(answer[0], shard, name)
                 except CorruptItem:
                     continue
-                if wanted is None or wanted(letter):
+                if is_wanted(letter, wanted):
                     yield letter
 
     def count(self) -> int:

@@ -1,28 +1,50 @@
-"""A message that was handed out: the right to settle it, and the extension of its lease."""
+"""A message that was handed out, the right to settle it, and all that one consumer has in hand.
+
+The servers are authoritative: each transition names the version of the claim that it expects.
+Whoever writes a transition of a delivery holds the delivery's lock, so no heartbeat makes a receipt
+stale that is being used.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaderq.base import clock
-from leaderq.base.arguments import Seconds
-from leaderq.dyno.bodies import Bodies
+from leaderq.base.arguments import Seconds, in_seconds
+from leaderq.dyno import transitions
+from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
-from leaderq.engine.serializers import QueueSerializer, value_of
-from leaderq.errors import ConfigurationError, LeaderqError, told
+from leaderq.dyno.nodes import QueueNodes, apply_together, within
+from leaderq.dyno.transitions import DeadMessage
+from leaderq.engine.members import Membership
+from leaderq.engine.serializers import value_of
+from leaderq.errors import (
+    ConfigurationError,
+    FromOutside,
+    LeaderqError,
+    NoNode,
+    SessionExpired,
+    ZooKeeperError,
+    told,
+    with_cause,
+)
 from leaderq.threads import Retry, Service, primitives
-from leaderq.zookeeper import Operation
+from leaderq.zookeeper import Operation, SetData
+from leaderq.zookeeper.writing import SequencedWriter
+from leaderq.zookeeper.writing.groups import Operations
+from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 log = logging.getLogger(__name__)
 _LEAST_S = 0.01
+_LONGEST_VERSION = 10
 
 
 class StaleLease(LeaderqError):
@@ -50,29 +72,12 @@ class Receipt(NamedTuple):
         """
         place, _, version = text.rpartition("/")
         shard, _, name = place.rpartition("/")
-        if not shard or parsed_name(name) is None or not version.isdecimal():
+        is_version = version.isdecimal() and len(version) <= _LONGEST_VERSION
+        if not shard or parsed_name(name) is None or not is_version:
             raise ConfigurationError(
-                f"{text!r} is not a receipt; give the text of Delivery.receipt"
+                f"{text!r:.300} is not a receipt; give the text of Delivery.receipt"
             )
         return cls(shard, name, int(version))
-
-
-class SettlesDeliveries(Protocol):
-    """The methods of its queue that a delivery needs. Each writes one transition, or raises."""
-
-    bodies: Bodies
-    retry: Retry
-    serializer: QueueSerializer[Any]
-
-    def acknowledge(
-        self, deliveries: Sequence[Delivery], also: tuple[Operation, ...] = ()
-    ) -> list[LeaderqError | None]: ...
-
-    def settle_rest(self, delivery: Delivery, delay_s: Seconds, state: DeliveryState) -> None: ...
-
-    def settle_kill(self, delivery: Delivery, reason: str, state: DeliveryState) -> None: ...
-
-    def settle_extension(self, delivery: Delivery, lease_s: Seconds | None) -> None: ...
 
 
 class Delivery:
@@ -91,14 +96,14 @@ class Delivery:
 
     def __init__(
         self,
-        queue: SettlesDeliveries,
+        hand: Hand,
         frame: Frame,
         state: DeliveryState,
         receipt: Receipt,
         lease_s: float,
         until_s: float,
     ) -> None:
-        self.queue, self.frame, self.state = queue, frame, state
+        self.hand, self.frame, self.state = hand, frame, state
         self.shard, self.name, self.version = receipt
         self.id = frame.id or self.place
         self.headers = frame.headers
@@ -107,7 +112,7 @@ class Delivery:
         self.lease_s, self.until_s = lease_s, until_s
         self.is_handed_out = self.is_settled = False
         self.due_ms = 0
-        """When it is due again if it goes back without having been handed out."""
+        """When it is due again if it goes back without having been begun."""
         self._payload: bytes | None = None
         self.lock = primitives.Lock()
         """Held while it is being settled or extended."""
@@ -124,7 +129,8 @@ class Delivery:
             raised unchanged.
         """
         if self._payload is None:
-            self._payload = self.queue.bodies.get(self.frame.payload, self.frame.body)
+            bodies = self.hand.nodes.bodies
+            self._payload = bodies.get(self.frame.payload, self.frame.body)
         return self._payload
 
     @property
@@ -133,7 +139,7 @@ class Delivery:
 
         :raises CorruptItem: the payload cannot be read. Raises also what :attr:`payload` raises.
         """
-        return value_of(self.queue.serializer, self.payload)
+        return value_of(self.hand.nodes.serializer, self.payload)
 
     @property
     def place(self) -> str:
@@ -159,7 +165,7 @@ class Delivery:
         message is acknowledged, or neither. If one of them is refused, its error is raised
         (``index`` counts in ``also``), and the message is leased as before.
         """
-        (error,) = self.queue.acknowledge([self], tuple(also))
+        (error,) = self.hand.acknowledge([self], tuple(also))
         if error is not None:
             raise error
 
@@ -174,36 +180,42 @@ class Delivery:
         default, after the back-off of ``retry`` (``None``: the queue's policy). It becomes a dead
         letter once it has failed as often as the policy allows.
         """
-        policy, former, failures = retry or self.queue.retry, self.state, self.failures + 1
+        policy, former, failures = retry or self.hand.nodes.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
         state = former._replace(failures=failures, error=text or former.error)
         if policy.is_exhausted(failures):
-            self.queue.settle_kill(self, "attempts", state)
+            self.hand.kill(self, "attempts", state)
         else:
-            wait_s = policy.delay_s(failures) if delay_s is None else delay_s
-            self.queue.settle_rest(self, wait_s, state)
+            self.hand.rest(self, policy.delay_s(failures) if delay_s is None else delay_s, state)
 
     def release(self) -> None:
         """Give the message back: it was not begun, and anybody may have it now. No failure is
         counted.
         """
-        self.queue.settle_rest(self, 0.0, self.state)
+        self.hand.rest(self, 0.0, self.state)
 
     def postpone(self, delay_s: Seconds) -> None:
         """Give the message back; it is delivered again in ``delay_s`` seconds. No failure is
         counted.
         """
-        self.queue.settle_rest(self, delay_s, self.state)
+        self.hand.rest(self, delay_s, self.state)
 
     def kill(self, reason: str = "killed") -> None:
         """Make the message a dead letter now, with this reason."""
-        self.queue.settle_kill(self, reason, self.state)
+        self.hand.kill(self, reason, self.state)
 
     def extend(self, lease_s: Seconds | None = None) -> None:
         """Let the lease end ``lease_s`` seconds from now (``None``: the queue's ``lease_s``), even
         if that is sooner than before; 0 is :meth:`release`.
         """
-        self.queue.settle_extension(self, lease_s)
+        seconds = self.hand.nodes.lease_s if lease_s is None else in_seconds("lease_s", lease_s)
+        if not seconds:
+            self.release()
+            return
+        with self.lock:
+            error = self.hand.extend({self: seconds})[self]
+        if error is not None:
+            raise error
 
     def __enter__(self) -> Delivery:
         return self
@@ -227,59 +239,191 @@ class Delivery:
             )
 
 
-Ending = Callable[[Delivery], object]
+OnLease = Callable[[Delivery], object]
 """Called with a delivery that is kept, when its lease was extended or is about to end."""
-Known = dict[Delivery, LeaderqError | None]
-"""The errors, one for each delivery."""
-Wanted = Sequence[tuple[Delivery, float]]
-"""The deliveries to extend, and by how many seconds from now."""
+Errors = dict[Delivery, LeaderqError | None]
+"""What became of each delivery's transition."""
 
 
 @dataclass(slots=True)
 class _Kept:
     until_s: float | None
-    ending: Ending | None
+    ending: OnLease | None
     ending_s: float
-    extended: Ending | None
+    extended: OnLease | None
 
 
-class LeaseKeeper:
-    """Extends the leases of the deliveries that are kept, until each is settled or let go.
+class Hand:
+    """The deliveries of one consumer that are not settled; some have leases that are kept.
 
-    ``extend_all`` extends many leases together; this class holds the deliveries' locks meanwhile.
-    ``wake`` makes somebody call :meth:`extend_due` soon.
+    ``member()`` returns the membership whose writer carries the transitions, or raises. ``wake``
+    makes somebody call :meth:`extend_due` soon.
     """
 
-    def __init__(self, extend_all: Callable[[Wanted], Known], wake: Callable[[], object]) -> None:
-        self._extend_all, self._wake = extend_all, wake
-        self._kept: dict[Delivery, _Kept] = {}
+    def __init__(
+        self, nodes: QueueNodes, member: Callable[[], Membership], wake: Callable[[], object]
+    ) -> None:
+        self.nodes, self._member, self._wake = nodes, member, wake
+        self.held: dict[Delivery, _Kept | None] = nodes.held
+
+    def acknowledge(
+        self, deliveries: Sequence[Delivery], also: Operations = ()
+    ) -> list[LeaderqError | None]:
+        """Acknowledge these deliveries, all under way together. Returns the error of each, or
+        ``None``.
+        """
+        once = list(dict.fromkeys(deliveries))
+        with ExitStack() as locks:
+            for one in sorted(once, key=id):  # or two calls could wait for each other
+                locks.enter_context(one.lock)
+            done_ms = self.nodes.now_ms()
+            own = {one: self._end(one, one.state, done_ms=done_ms) for one in once}
+            known = self._written({one: (*operations, *also) for one, operations in own.items()})
+            for one, error in known.items():
+                if isinstance(error, ZooKeeperError) and error.index is not None:
+                    error.index -= len(own[one])
+            done = [one for one in once if known[one] is None]
+            self._settled(done, are_gone=True)
+        self.nodes.figures.add("acknowledged", len(done))
+        self.nodes.bodies.drop(one.frame.body for one in done)
+        later = StaleLease("the same delivery was acknowledged twice in one call")
+        return [known.pop(one, later) for one in deliveries]
+
+    def _end(self, one: Delivery, state: DeliveryState, **how: Any) -> Operations:
+        choice = Choice(one.name, one.version)
+        return transitions.end(self.nodes.paths, one.shard, choice, one.frame, state, **how)
+
+    def rest(self, one: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
+        """Put the message back, in this state; it is due in ``delay_s`` seconds."""
+        seconds = in_seconds("delay_s", delay_s)
+        with one.lock:
+            self._settle(one, self._rest(one, seconds, state))
+        self.nodes.figures.add("returned")
+
+    def _rest(self, one: Delivery, delay_s: float, state: DeliveryState) -> Operations:
+        until_ms = self.nodes.now_ms() + int(delay_s * 1000)
+        state = state._replace(member="", until_ms=until_ms)
+        return transitions.rest(self.nodes.paths.shard(one.shard), one.name, one.version, state)
+
+    def kill(self, one: Delivery, reason: str, state: DeliveryState) -> None:
+        nodes, (shard, name, _) = self.nodes, one.receipt
+        paths = nodes.paths.shard(shard)
+        with one.lock:
+            try:
+                data = b"" if one.is_settled else nodes.session.get(paths.message(name))[0]
+            except NoNode as exc:
+                raise self._stale(one, exc) from exc
+            letter = DeadMessage.of(shard, name, data, state, reason, nodes.now_ms())
+            self._settle(one, self._end(one, state, letter=letter), is_gone=True)
+        nodes.figures.add("dead_letters")
+
+    def release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
+        """Put these messages back that were not settled; this does not count as a failure. A
+        message that nobody has seen was not delivered either.
+        """
+        for one in deliveries:
+            if not one.lock.acquire(blocking=False):  # it is being settled
+                continue
+            try:
+                if not one.is_settled:
+                    count = one.state.deliveries - (not one.is_handed_out)
+                    delay_s = max(0, one.due_ms - self.nodes.now_ms()) / 1000
+                    state = one.state._replace(deliveries=count)
+                    writer.submit(self._rest(one, delay_s, state))
+                    self._settled([one])
+            finally:
+                one.lock.release()
+
+    def extend(self, wanted: Mapping[Delivery, float]) -> Errors:
+        """Extend each lease by the given seconds, counted from now. The caller holds the
+        deliveries' locks.
+        """
+        mark, now_ms, now_s = self._member().mark, self.nodes.now_ms(), clock.now_s()
+        groups: dict[Delivery, Operations] = {}
+        for one, lease_s in wanted.items():
+            claim = self.nodes.paths.shard(one.shard).claim(one.name)
+            state = one.state.leased(mark, now_ms, lease_s)
+            groups[one] = (SetData(claim, state.packed(), one.version),)
+        known = self._written(groups)
+        for one, lease_s in wanted.items():
+            if known[one] is None:
+                one.version += 1
+                one.until_s = now_s + lease_s
+                self.held.setdefault(one)
+                if (view := self.nodes.views.get(one.shard)) is not None:
+                    with view.lock:
+                        view.index.extended(one.name, one.version, now_s, lease_s)
+        return known
+
+    def _settle(self, one: Delivery, operations: Operations, *, is_gone: bool = False) -> None:
+        error = self._written({one: operations})[one]
+        if error is not None:
+            raise error
+        self._settled([one], are_gone=is_gone)
+
+    def _written(self, wanted: Mapping[Delivery, Operations]) -> Errors:
+        """Write the transitions of these deliveries, and return the error of each. The caller holds
+        their locks.
+        """
+        root, known = self.nodes.paths.root, Errors()
+        for one in wanted:
+            if one.is_settled:
+                known[one] = StaleLease(f"message {one.id} was settled before")
+        if fresh := {one: group for one, group in wanted.items() if one not in known}:
+            errors = apply_together(self._member().writer, list(fresh.values()), root)
+            for one, error in zip(fresh, errors, strict=True):
+                is_overtaken = isinstance(error, OVERTAKEN) and within(error, root)
+                is_stale = is_overtaken or isinstance(error, SessionExpired)
+                known[one] = self._stale(one, error) if is_stale else error
+        return known
+
+    def _stale(self, one: Delivery, error: LeaderqError | None) -> StaleLease:
+        self._settled([one])
+        self.nodes.figures.add("lost")
+        stale = StaleLease(f"message {one.id} is not this consumer's any more: {error}")
+        return with_cause(stale, error)
+
+    def _settled(self, deliveries: Sequence[Delivery], *, are_gone: bool = False) -> None:
+        for one in deliveries:
+            one.is_settled = True
+            self.held.pop(one, None)
+            if are_gone and (view := self.nodes.views.get(one.shard)) is not None:
+                with view.lock:
+                    view.index.deleted(one.name)
+
+    # -- leases that are kept ----------------------------------------------------------------------
 
     def keep(
         self,
         deliveries: Iterable[Delivery],
         most_s: float | None,
-        ending: Ending | None,
+        ending: OnLease | None,
         ending_s: float,
-        extended: Ending | None = None,
+        extended: OnLease | None,
     ) -> None:
         until_s = None if most_s is None else clock.now_s() + most_s
         for one in deliveries:
             if not one.is_settled:
-                self._kept[one] = _Kept(until_s, ending, ending_s, extended)
+                self.held[one] = _Kept(until_s, ending, ending_s, extended)
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         for one in deliveries:
-            self._kept.pop(one, None)
+            if one in self.held:
+                self.held[one] = None
 
     def extend_due(self) -> float:
         """Extend the leases that are due, and warn of leases about to end; returns the seconds
         until the next call is due.
         """
         soonest_s = float("inf")
-        wanted: list[tuple[Delivery, float]] = []
-        for one, kept in list(self._kept.items()):
-            left_s = one.until_s - clock.now_s()
+        wanted: dict[Delivery, float] = {}
+        for one, kept in self.held.copy().items():
+            left_s = one.left_s
+            if kept is None:
+                if left_s <= 0:
+                    self.held.pop(one, None)
+                continue
             most_s = float("inf") if kept.until_s is None else kept.until_s - clock.now_s()
             told_in_s = max(left_s, most_s) - kept.ending_s
             if kept.ending is not None and told_in_s > 0:
@@ -290,31 +434,37 @@ class LeaseKeeper:
             if most_s > left_s + _LEAST_S:
                 wait_s = left_s - one.lease_s / 3
                 if wait_s <= 0:
-                    wanted.append((one, min(one.lease_s, most_s)))
+                    wanted[one] = min(one.lease_s, most_s)
                     wait_s = one.lease_s / 3
                 soonest_s = min(soonest_s, wait_s)
             elif kept.ending is None:
-                self._kept.pop(one, None)
-        self._extend(wanted)
+                self.let_go([one])
+        self._extend_kept(wanted)
         return max(_LEAST_S, soonest_s)
 
-    def _extend(self, wanted: Wanted) -> None:
+    def _extend_kept(self, wanted: Mapping[Delivery, float]) -> None:
         with ExitStack() as locks:
-            free = []
-            for one, lease_s in wanted:
+            free: dict[Delivery, float] = {}
+            for one, lease_s in wanted.items():
                 if one.lock.acquire(blocking=False):  # else it is being settled
                     locks.callback(one.lock.release)
-                    if one in self._kept:
-                        free.append((one, lease_s))
-            for one, error in (self._extend_all(free) if free else {}).items():
-                if isinstance(error, StaleLease):
-                    log.warning("lease lost message=%s error=%s", one.id, error)
-                elif error is None and (kept := self._kept.get(one)) is not None and kept.extended:
+                    if self.held.get(one) is not None:
+                        free[one] = lease_s
+            errors = self.extend(free) if free else {}
+        for one, error in errors.items():
+            if isinstance(error, StaleLease):
+                log.warning("lease lost message=%s error=%s", one.id, error)
+            elif error is not None:
+                log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
+            elif (kept := self.held.get(one)) is not None and kept.extended is not None:
+                try:
                     kept.extended(one)
-                elif error is not None:
-                    log.debug("lease not extended, trying again message=%s error=%s", one.id, error)
+                except FromOutside:
+                    raise
+                except BaseException:
+                    log.exception("extended() failed, leases are kept message=%s", one.id)
 
-    def _tell(self, one: Delivery, ending: Ending) -> None:
+    def _tell(self, one: Delivery, ending: OnLease) -> None:
         if not one.is_settled:
             # On a thread of its own: whatever it does, the other leases are kept.
             Service("leaderq-dyno-ending", lambda _: ending(one)).start()

@@ -7,17 +7,20 @@ id there is ``windows/<until>-<id>``, whose name tells those who sweep when to d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from leaderq.base import chance, clock
+from leaderq.base.arguments import instance, require
 from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
-from leaderq.dyno.message import Frame, frame_of
-from leaderq.dyno.nodes import QueueNodes, apply_all
-from leaderq.dyno.shard_view import read_claims
-from leaderq.errors import ConnectionLost, NodeExists, NoNode
-from leaderq.zookeeper import Check, Create, Delete, GetData, SetData
+from leaderq.dyno.message import Frame, Unique, frame_of
+from leaderq.dyno.nodes import QueueNodes, apply_all, within
+from leaderq.dyno.shard_view import read_claim
+from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, SetData
 from leaderq.zookeeper.paths import name_of
 from leaderq.zookeeper.reading import children_of
 from leaderq.zookeeper.writing import SequencedWriter
@@ -65,6 +68,14 @@ class Pushed:
     replaced: str = ""
 
 
+class Push(NamedTuple):
+    """A message that is about to be pushed, and the operation that does it."""
+
+    shard: str
+    frame: Frame
+    create: Create
+
+
 class Ids:
     """The ids of one queue."""
 
@@ -73,6 +84,7 @@ class Ids:
 
     def place(self, id: str) -> tuple[str, str] | None:
         """Return the shard and the name of the message with this id; ``None`` if there is none."""
+        require(instance("id", id, str))
         shard, _, name = id.rpartition("/")
         if shard and self._is_there(shard, name):
             return shard, name
@@ -86,8 +98,9 @@ class Ids:
         if not shard or shard.startswith("="):
             return None
         for name, data in self._nodes.messages(shard):  # its place was never written down
-            if frame_of(data).id == id:
-                self.note_place(id, shard, name)
+            frame = frame_of(data)
+            if frame.id == id and not self._is_free(frame, shard, name):
+                self.note_place(frame, shard, name)
                 return shard, name
         return None
 
@@ -97,88 +110,98 @@ class Ids:
             and self._session.exists(self._paths.shard(shard).message(name)) is not None
         )
 
-    def note_place(self, id: str, shard: str, name: str) -> None:
-        """Write down the place of the message with this id. This is a hint, without which the shard
-        is searched; it is written only while the message exists.
-        """
-        here = Check(self._paths.shard(shard).message(name))
-        self._session.multi_async([here, SetData(self._paths.id(id), f"{shard}/{name}".encode())])
+    def _is_free(self, frame: Frame, shard: str, name: str) -> bool:
+        """Whether the message has been started, and its id may be another's since."""
+        if frame.unique is not Unique.STARTED:
+            return False
+        _, state = read_claim(self._session, self._paths.shard(shard), name)
+        return state.has_started
 
-    def resolve(
-        self, id: str, push: Operations, shard: str, on_conflict: OnConflict
-    ) -> tuple[Pushed, Frame | None]:
-        """Push a message whose id another message may have, and return the result and the message
-        that was replaced, if any. ``push``: the operations that push it; the last one creates it.
-        Raises as ``on_conflict`` says.
+    def note_place(self, frame: Frame, shard: str, name: str) -> None:
+        """Write down where the message with the id of ``frame`` is. This is a hint, without which
+        the shard is searched; it is written only while that message has the id.
         """
-        for attempt in range(_TRIES):
-            clock.sleep(_PAUSE_S * attempt * chance.random())
-            try:
-                operations, former = self._claiming(
-                    id, shard, on_conflict is OnConflict.REPLACE, self._nodes.now_ms()
-                )
-            except Duplicate as taken:
-                if on_conflict is OnConflict.DROP:
-                    return Pushed(id, False, taken.surviving), None
-                raise
-            except NoNode:  # it changes hands at this moment
-                continue
-            ((results, error),) = outcomes(
-                self._nodes.writer(), [(*operations, *push)], self._paths.root
-            )
-            if error is None:
-                place = "" if results is None else f"{shard}/{name_of(results[-1])}"
-                if results is not None:
-                    self.note_place(id, shard, name_of(results[-1]))
-                replaced, frame = former or ("", None)
-                return Pushed(id, True, place, replaced), frame
-            if not isinstance(error, OVERTAKEN):
-                raise error
-        raise ConnectionLost(f"the id {id!r} changes hands too often queue={self._paths.root}")
+        paths = self._paths.shard(shard)
+        is_its: Operations = (Check(paths.message(name)),)
+        if frame.unique is Unique.STARTED:  # from its first claim on the id may be another's
+            is_its += transitions.absence(paths.claim(name))
+        noted = SetData(self._paths.id(frame.id), f"{shard}/{name}".encode())
+        self._session.multi_async([*is_its, noted])
 
-    def _claiming(
-        self, id: str, shard: str, may_take: bool, now_ms: int
-    ) -> tuple[Operations, tuple[str, Frame] | None]:
-        """Return the operations that give this id to a new message, and the message that they
-        remove, if any.
+    def resolve(self, one: Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
+        """Push a message whose id another message may have; whatever becomes of that, no body stays
+        that nobody needs. Raises as ``on_conflict`` says.
         """
+        (_, frame, create), root = one, self._paths.root
+        try:
+            for attempt in range(_TRIES):
+                clock.sleep(_PAUSE_S * attempt * chance.random())
+                try:
+                    operations, replaced, body = self._claiming(one, on_conflict)
+                except NoNode:  # it changes hands at this moment
+                    continue
+                group = (*operations, *fence, create)
+                ((results, error),) = outcomes(self._nodes.writer(), [group], root)
+                if error is None:
+                    self._nodes.bodies.drop([body])
+                    if results is None:  # the answer was lost
+                        return Pushed(frame.id, True, "", replaced)
+                    name = name_of(results[-1])
+                    self.note_place(frame, one.shard, name)
+                    return Pushed(frame.id, True, f"{one.shard}/{name}", replaced)
+                if not (isinstance(error, OVERTAKEN) and within(error, root)):
+                    raise error
+        except ConnectionLost:  # it may be there
+            raise
+        except Duplicate as taken:
+            self._nodes.bodies.drop([frame.body])
+            if on_conflict is OnConflict.DROP:
+                return Pushed(frame.id, False, taken.surviving)
+            raise
+        except LeaderqError:
+            self._nodes.bodies.drop([frame.body])
+            raise
+        raise ConnectionLost(f"the id {frame.id!r} changes hands too often queue={root}")
+
+    def _claiming(self, one: Push, on_conflict: OnConflict) -> tuple[Operations, str, str | None]:
+        """Return the operations that give the id to a new message; and of the message that they
+        remove, if any, the place and the body.
+        """
+        id, shard, now_ms = one.frame.id, one.shard, self._nodes.now_ms()
         path = self._paths.id(id)
         try:
             data, stat = self._session.get(path)
         except NoNode:
-            return (Create(path, shard.encode()),), None
+            return (Create(path, shard.encode()),), "", None
         mine = SetData(path, shard.encode(), stat.version)
-        place = self.place(id)
-        if place is not None:
-            if not may_take:
+        if (place := self.place(id)) is not None:
+            if on_conflict is not OnConflict.REPLACE:
                 raise Duplicate(id, "/".join(place))
-            frame, removal = self._taking(id, *place)
-            return (*removal, mine), ("/".join(place), frame)
+            former, body = self._taking(id, *place)
+            return (*former, mine), "/".join(place), body
         until_ms = kept_until_ms(data)
         if until_ms is not None and until_ms > now_ms:
             raise Duplicate(id, "")
         if until_ms is not None and self._session.exists(
             window := self._paths.window(until_ms, id)
         ):
-            return (Delete(window), mine), None
+            return (Delete(window), mine), "", None
         # Its message was deleted by hand, or is done by now and the id perhaps another's again.
         again = self._session.exists(path)
         if again is None or again.czxid != stat.czxid:
             raise NoNode("the id changes hands", path=path)
-        return (mine,), None
+        return (mine,), "", None
 
-    def _taking(self, id: str, shard: str, name: str) -> tuple[Frame, Operations]:
-        """Return the message that has this id, and the operations that remove it but keep
-        its id.
+    def _taking(self, id: str, shard: str, name: str) -> tuple[Operations, str | None]:
+        """Return the operations that remove the message that has this id but keep its id, and the
+        message's body.
         """
         paths = self._paths.shard(shard)
-        claims = read_claims(self._session, paths, [name])
-        resting = claims[0].resting if claims else None
-        if claims and resting is None:
+        choice, _ = read_claim(self._session, paths, name)
+        if choice.is_held:
             raise Duplicate(id, f"{shard}/{name}")
-        version = claims[0].version if claims else None
         frame = frame_of(self._session.get(paths.message(name))[0])
-        return frame, transitions.removal(paths, name, version, resting)
+        return transitions.removal(paths, *choice), frame.body
 
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         names = sorted(children_of(self._session, self._paths.windows))

@@ -40,6 +40,11 @@ class Choice(NamedTuple):
     version: int | None = None
     rest: str | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has it, or had when this was read."""
+        return self.version is not None and self.rest is None
+
 
 @dataclass(slots=True)
 class KnownLease:
@@ -62,8 +67,8 @@ class ShardIndex:
     """
 
     def __init__(self, ageing_s: float | None = None) -> None:
-        self._ageing_ms: int | None = None
-        self.age_by(ageing_s)
+        self.ageing_s = ageing_s
+        """Counts for everything that is listed from now on."""
         self._names: dict[str, MessageName] = {}
         self._rests: dict[str, RestName] = {}
         self._later: list[tuple[int, str]] = []
@@ -75,14 +80,6 @@ class ShardIndex:
 
     def __len__(self) -> int:
         return len(self._names)
-
-    def age_by(self, ageing_s: float | None) -> bool:
-        """Set the ageing for everything listed from now on; returns whether it has changed."""
-        former, self._ageing_ms = (
-            self._ageing_ms,
-            None if ageing_s is None else int(ageing_s * 1000),
-        )
-        return former != self._ageing_ms
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
         """Replace everything by a new listing, of any length. Messages that are ours stay so if
@@ -353,9 +350,9 @@ class ShardIndex:
 
     def _urgency(self, name: str) -> int:
         priority = self._names[name].priority
-        if self._ageing_ms is None:
+        if self.ageing_s is None:
             return priority
-        return self.due_ms_of(name) + priority * self._ageing_ms
+        return self.due_ms_of(name) + int(priority * self.ageing_s * 1000)
 
     def _is_free(self, name: str, now_ms: int) -> bool:
         if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from leaderq.base.arguments import (
     Problem,
@@ -22,9 +22,10 @@ from leaderq.base.arguments import (
     is_text,
     is_time,
     require,
+    require_finished,
     wanted,
 )
-from leaderq.dyno.layout import MAX_PRIORITY, MessageName, escaped, group_of
+from leaderq.dyno.layout import MAX_PRIORITY, escaped
 from leaderq.errors import ConfigurationError, CorruptItem
 
 _MAGIC = b"DQ1\n"
@@ -33,6 +34,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _decoded = json.JSONDecoder().decode  # json.loads takes twice as long for such short texts
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
+T = TypeVar("T")
 MAX_ERROR = 1000
 """Characters kept of the text of an error."""
 
@@ -120,38 +122,6 @@ class DynoMessage:
         return json.loads(self.payload)
 
 
-@dataclass(frozen=True)
-class Fields:
-    """A condition on messages: all fields that are given here have these values; ``priority`` may
-    be a range. It can be passed wherever a function of a message is expected, and then less is
-    read: shard, priority and group are judged by the name, and payloads are not decoded.
-    """
-
-    shard: str | None = None
-    priority: int | range | None = None
-    group: str | None = None
-    id: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def may_match(self, shard: str, name: MessageName) -> bool:
-        """Whether a message of this shard and name may match."""
-        wanted = (self.priority,) if isinstance(self.priority, int) else self.priority
-        return (
-            self.shard in (None, shard)
-            and (wanted is None or name.priority in wanted)
-            and (self.group is None or name.group == group_of(self.group))
-        )
-
-    def __call__(self, message: DynoMessage) -> bool:
-        name = MessageName(message.priority, 0, group_of(message.group), 0)
-        return (
-            self.may_match(message.shard or "", name)
-            and self.group in (None, message.group)
-            and self.id in (None, message.id)
-            and all(message.headers.get(key) == value for key, value in self.headers.items())
-        )
-
-
 class Frame(NamedTuple):
     """The contents of a message's znode.
 
@@ -227,6 +197,19 @@ class DeliveryState(NamedTuple):
     first_ms: int = 0
     lease_ms: int = 0
 
+    @property
+    def has_started(self) -> bool:
+        """Whether a consumer has had it, other than to look at it. (It may have been taken back
+        before anybody saw it; then no delivery is counted.)
+        """
+        return self.deliveries > 0 or self.first_ms > 0
+
+    def leased(self, member: str, now_ms: int, lease_s: float) -> DeliveryState:
+        """This state, while ``member`` has the message for ``lease_s`` seconds."""
+        lease_ms = int(lease_s * 1000)
+        until_ms = now_ms + lease_ms
+        return self._replace(member=member, until_ms=until_ms, lease_ms=max(1, lease_ms))
+
     def packed(self) -> bytes:
         error = f',"e":{_as_json(self.error[:MAX_ERROR])}' if self.error else ""
         lease = f',"l":{self.lease_ms}' if self.member else ""
@@ -259,3 +242,12 @@ def frame_of(data: bytes) -> Frame:
         return Frame.read(data)
     except CorruptItem:
         return Frame(b"")
+
+
+def is_wanted(one: T, wanted: Callable[[T], object] | None) -> bool:
+    """Whether the user's function says so; without one, everything is wanted."""
+    if wanted is None:
+        return True
+    said = wanted(one)
+    require_finished(said, "the function that says what is wanted")
+    return bool(said)

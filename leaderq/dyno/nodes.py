@@ -16,7 +16,6 @@ from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.layout import (
     DynoPaths,
-    MessageName,
     ShardPaths,
     kept_until_ms,
     parsed_name,
@@ -48,8 +47,6 @@ from leaderq.zookeeper.writing.writer import outcomes
 log = logging.getLogger(__name__)
 TOGETHER = 25
 """Transitions that are written all or none: with the longest errors in them, 128 KB."""
-MayMatch = Callable[[str, MessageName], bool]
-Named = tuple[str, bytes]
 
 
 @dataclass(slots=True)
@@ -72,8 +69,8 @@ class QueueNodes(ReadAfterNews):
     changed."""
     views: dict[str, ShardView] = field(default_factory=dict)
     """Of the shards that are there, in their order; replaced when others are."""
-    held: Callable[[], int] = lambda: 0
-    """How many messages this process has in hand."""
+    held: dict[Any, Any] = field(default_factory=dict)
+    """The deliveries that this process has in hand, each with how its lease is kept, if it is."""
     figures: QueueFigures = field(init=False)
     _settings: QueueSettings | None = None
     _pid: int = field(default_factory=lambda: host.pid())
@@ -87,7 +84,7 @@ class QueueNodes(ReadAfterNews):
 
     def _live(self, _counts: object) -> dict[str, float]:
         writer = self._writer
-        return {"held": self.held(), "pending_puts": 0 if writer is None else writer.unsettled}
+        return {"held": len(self.held), "pending_puts": 0 if writer is None else writer.unsettled}
 
     def check_open(self) -> None:
         """Raise an error unless this process may use the queue.
@@ -207,7 +204,11 @@ class QueueNodes(ReadAfterNews):
         while True:
             self.open()
             data, stat = self.session.get(self.paths.root)
-            wanted = change(QueueSettings.read(data) or self.settings())
+            found = QueueSettings.read(data)
+            if data and found is None:
+                what = f"{self.paths.root} holds {data[:60]!r}, which are not settings of a queue"
+                raise ConfigurationError(f"{what}; they are left alone, so nothing can be changed")
+            wanted = change(found or self.settings())
             self.make(wanted.shards)
             try:
                 self.session.set(self.paths.root, wanted.packed(), stat.version)
@@ -249,20 +250,10 @@ class QueueNodes(ReadAfterNews):
             self.close()
             return self._writer is None or self._writer.close(timeout_s)
 
-    def apply(self, operations: Operations) -> LeaderqError | None:
-        return apply_all(self.writer(), [operations], self.paths.root)[0]
-
-    def messages(self, shard: str, may_match: MayMatch | None = None) -> Iterator[Named]:
-        """Yield names and data of all messages in ``shard`` that may match. Reads about a megabyte
-        at a time.
-        """
+    def messages(self, shard: str) -> Iterator[tuple[str, bytes]]:
+        """Yield names and data of all messages in ``shard``. Reads about a megabyte at a time."""
         path = self.paths.shard(shard).messages
-        parsed = {name: parsed_name(name) for name in sorted(children_of(self.session, path))}
-        names = [
-            name
-            for name, said in parsed.items()
-            if said and (may_match is None or may_match(shard, said))
-        ]
+        names = sorted(filter(parsed_name, children_of(self.session, path)))
         for name, answer in SizedReader(self.session, path).read_all(names):
             if isinstance(answer, tuple):
                 yield name, answer[0]
@@ -332,7 +323,10 @@ def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Lef
             data, stat = session.get(path)
         except NoNode:
             continue
-        if kept_until_ms(data) is None and place(unquote(part)) is None:
+        if kept_until_ms(data) is not None or place(unquote(part)) is not None:
+            continue
+        again = session.exists(path)  # it may have gone with its message, and be another's
+        if again is not None and again.czxid == stat.czxid:
             yield Leftover(path, "no message has this id", (Delete(path, stat.version),))
 
 
@@ -347,15 +341,15 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
         if rest.name not in claims:
             gone = (*absence(claim_path), Delete(path))
         else:
-            read = read_claims(session, paths, [rest.name])
-            if not read or read[0].resting == marker:
+            claim = read_claims(session, paths, [rest.name]).get(rest.name)
+            if claim is None or claim.resting == marker:
                 continue
-            gone = (Check(claim_path, read[0].version), Delete(path))
+            gone = (Check(claim_path, claim.version), Delete(path))
         if session.exists(path) is not None:
             yield Leftover(path, "a marker that is not of its claim", gone)
     for name in claims:
         if name not in messages and parsed_name(name) is not None:
-            for claim in read_claims(session, paths, [name]):
+            for claim in read_claims(session, paths, [name]).values():
                 gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
                 yield Leftover(paths.claim(name), "a claim without a message", gone)
 

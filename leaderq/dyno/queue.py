@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from leaderq.base import clock
 from leaderq.base.arguments import (
@@ -17,25 +17,29 @@ from leaderq.base.arguments import (
     at_least,
     in_seconds,
     instance,
+    plain_function,
     require,
     wanted,
 )
+from leaderq.base.timeouts import Deadline
 from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, Ending, Receipt
-from leaderq.dyno.ids import Ids, OnConflict, Pushed
+from leaderq.dyno.delivery import Delivery, OnLease, Receipt
+from leaderq.dyno.ids import Ids, OnConflict, Push, Pushed
+from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MESSAGES,
     DynoPaths,
     MessageName,
+    ShardPaths,
     escaped,
     group_of,
     name_prefix,
     parsed_name,
 )
-from leaderq.dyno.message import DeliveryState, DynoMessage, Fields, Frame, frame_of
+from leaderq.dyno.message import DeliveryState, DynoMessage, Frame, frame_of, is_wanted
 from leaderq.dyno.nodes import (
     Leftover,
     QueueNodes,
@@ -45,7 +49,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     shard_sizes,
 )
-from leaderq.dyno.shard_view import ClaimRead, read_claims
+from leaderq.dyno.shard_view import known, read_claim, read_claims
 from leaderq.dyno.shards import (
     QueueSettings,
     ShardingStrategy,
@@ -79,14 +83,7 @@ LEAST_LEASE_S = 0.1
 _COUNT_S = 0.2
 """How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
-_EVER_MS = 1 << 62
 _AT_A_TIME = 250
-
-
-class _Push(NamedTuple):
-    shard: str
-    frame: Frame
-    create: Create
 
 
 class DynoQueue:
@@ -151,6 +148,7 @@ class DynoQueue:
         self._counted_s, self._left = -_COUNT_S, 0
         self._ids = Ids(self._nodes)
         self._consumer = DynoConsumer(self._nodes, self._ids)
+        self._hand = self._consumer.hand
 
     def __enter__(self) -> DynoQueue:
         return self
@@ -162,8 +160,9 @@ class DynoQueue:
         """Leave the queue and release unsettled messages; returns whether everything was written
         within ``timeout_s`` seconds.
         """
-        is_clean = self._consumer.close(timeout_s)
-        return self._nodes.close_writer(timeout_s) and is_clean
+        deadline = Deadline(in_seconds("timeout_s", timeout_s))
+        is_clean = self._consumer.close(deadline)
+        return self._nodes.close_writer(deadline.left_s(MAX_S)) and is_clean
 
     @property
     def lease_s(self) -> float:
@@ -190,21 +189,15 @@ class DynoQueue:
         *Guarantees:* a queue that grows keeps the order in its groups. *Not guaranteed:* that order
         across the change, if shards are taken away.
         """
-        names, lease = _names(shards), _lease_s(lease_s)
+        names = _names(shards)
         require(at_least("max_messages", max_messages, 0, or_none=""))
-
-        def change(former: QueueSettings) -> QueueSettings:
-            if names:
-                former = former.with_shards(names)
-            if lease is not None:
-                former = replace(former, lease_s=lease)
-            if ageing_s is not None:
-                former = replace(former, ageing_s=in_seconds("ageing_s", ageing_s) or None)
-            if max_messages is not None:
-                former = replace(former, max_messages=max_messages)
-            return former
-
-        return self._nodes.change(change)
+        changes: dict[str, Any] = {"lease_s": _lease_s(lease_s), "max_messages": max_messages}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if ageing_s is not None:
+            changes["ageing_s"] = in_seconds("ageing_s", ageing_s) or None
+        return self._nodes.change(
+            lambda former: replace(former.with_shards(names) if names else former, **changes)
+        )
 
     @property
     def is_over(self) -> bool:
@@ -245,22 +238,23 @@ class DynoQueue:
         that is.
         """
         given = [messages] if isinstance(messages, DynoMessage) else list(messages)
+        fence = tuple(fence)  # each push needs it
         writer = self._nodes.writer()
-        prepared: list[_Push | Exception] = []
+        prepared: list[Push | Exception] = []
         room = self._room(len(given))
         for one in given:
             try:
                 prepared.append(self._prepared(one) if room else self._full())
-                room -= isinstance(prepared[-1], _Push)
+                room -= isinstance(prepared[-1], Push)
             except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
-        pushes = [one for one in prepared if isinstance(one, _Push)]
+        pushes = [one for one in prepared if isinstance(one, Push)]
         groups: list[Operations] = []
         for push in pushes:
             groups.append((*fence, push.create, *self._id_of(push)))
         found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
-        told = [next(pushed) if isinstance(one, _Push) else one for one in prepared]
+        told = [next(pushed) if isinstance(one, Push) else one for one in prepared]
         self._nodes.figures.add("put", sum(isinstance(one, str) for one in told))
         return told
 
@@ -283,22 +277,8 @@ class DynoQueue:
             raise ConfigurationError("a message can be unique by an id of yours only")
         if not self._room(1):
             raise self._full()
-        pushed = self._resolved(self._prepared(message), fence, on_conflict)
+        pushed = self._ids.resolve(self._prepared(message), tuple(fence), on_conflict)
         self._nodes.figures.add("put", pushed.is_new)
-        return pushed
-
-    def _resolved(self, one: _Push, fence: Sequence[Operation], on_conflict: OnConflict) -> Pushed:
-        try:
-            pushed, former = self._ids.resolve(
-                one.frame.id, (*fence, one.create), one.shard, on_conflict
-            )
-        except LeaderqError as exc:
-            if not isinstance(exc, ConnectionLost):  # otherwise it may be there
-                self._bodies.drop([one.frame.body])
-            raise
-        self._bodies.drop(
-            [one.frame.body if not pushed.is_new else None if former is None else former.body]
-        )
         return pushed
 
     def push_operations(self, message: DynoMessage) -> list[Operation]:
@@ -352,11 +332,11 @@ class DynoQueue:
         self._left -= granted
         return granted
 
-    def _id_of(self, push: _Push) -> Operations:
+    def _id_of(self, push: Push) -> Operations:
         id = push.frame.id
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
-    def _prepared(self, one: DynoMessage) -> _Push:
+    def _prepared(self, one: DynoMessage) -> Push:
         require(instance("message", one, DynoMessage))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
@@ -374,7 +354,7 @@ class DynoQueue:
             raise
         prefix = name_prefix(one.priority, due_ms, group_of(one.group))
         path = self._paths.shard(shard).message(prefix)
-        return _Push(shard, frame, Create(path, data, sequential=True))
+        return Push(shard, frame, Create(path, data, sequential=True))
 
     def _packed(self, frame: Frame) -> bytes:
         """The bytes of a frame; raises ``TooLarge`` if they would not fit into a dead letter."""
@@ -384,11 +364,11 @@ class DynoQueue:
             raise TooLarge(what, size=len(data), limit=limit)
         return data
 
-    def _pushed(self, one: _Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
+    def _pushed(self, one: Push, fence: Sequence[Operation], said: Outcome) -> str | LeaderqError:
         id, (results, error) = one.frame.id, said
         if isinstance(error, NodeExists) and id and error.path == self._paths.id(id):
             try:
-                return self._resolved(one, fence, OnConflict.RAISE).id
+                return self._ids.resolve(one, fence, OnConflict.RAISE).id
             except LeaderqError as exc:
                 return exc
         if error is not None:
@@ -399,7 +379,7 @@ class DynoQueue:
             return id
         if not id:
             return f"{one.shard}/{name_of(results[-1])}"
-        self._ids.note_place(id, one.shard, name_of(results[-2]))
+        self._ids.note_place(one.frame, one.shard, name_of(results[-2]))
         return id
 
     def pop(
@@ -439,6 +419,7 @@ class DynoQueue:
 
         :raises StaleLease: the receipt is not valid any more.
         """
+        require(instance("receipt", receipt, Receipt | str))
         named = Receipt.parsed(receipt) if isinstance(receipt, str) else receipt
         return self._consumer.redeem(named)
 
@@ -449,16 +430,16 @@ class DynoQueue:
 
     def ack(self, deliveries: Iterable[Delivery]) -> list[LeaderqError | None]:
         """Acknowledge many deliveries; returns the error of each, or ``None``."""
-        return self._consumer.acknowledge(_checked(deliveries))
+        return self._hand.acknowledge(self._checked(deliveries))
 
     def keep(
         self,
         deliveries: Iterable[Delivery],
         *,
         most_s: Seconds | None = None,
-        ending: Ending | None = None,
+        ending: OnLease | None = None,
         ending_s: Seconds = 5.0,
-        extended: Ending | None = None,
+        extended: OnLease | None = None,
     ) -> None:
         """Extend these leases before they end, until they are settled, passed to :meth:`let_go`, or
         ``most_s`` seconds have passed (``None``: for ever; 0: never).
@@ -467,13 +448,17 @@ class DynoQueue:
         lease that is not extended any more ends; it is not called if the message was settled or
         lost before. ``extended(delivery)`` is called after each extension, and must not block.
         """
+        require(
+            plain_function("ending", ending, or_none=True),
+            plain_function("extended", extended, or_none=True),
+        )
         longest_s = None if most_s is None else in_seconds("most_s", most_s)
         ending_s = in_seconds("ending_s", ending_s)
-        self._consumer.keeper.keep(_checked(deliveries), longest_s, ending, ending_s, extended)
+        self._hand.keep(self._checked(deliveries), longest_s, ending, ending_s, extended)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
-        self._consumer.keeper.let_go(_checked(deliveries))
+        self._hand.let_go(self._checked(deliveries))
 
     def take_out(self, places: Iterable[str]) -> list[Delivery]:
         """Lease those of the messages at these places that nobody has, due or not, even during a
@@ -486,7 +471,7 @@ class DynoQueue:
             shard, _, name = place.rpartition("/")
             names.setdefault(shard, []).append(name)
         for shard, of_one in names.items():
-            found += self._consumer.claim_these(shard, of_one, _EVER_MS)
+            found += self._consumer.take_out(shard, of_one)
         return found
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
@@ -494,7 +479,14 @@ class DynoQueue:
         and without counting a delivery. When the queue is closed, this happens to those that are
         left.
         """
-        self._consumer.put_back(_checked(deliveries))
+        self._hand.release(self._checked(deliveries), self._consumer.membership().writer)
+
+    def _checked(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        given = list(deliveries)
+        require(*(instance("delivery", one, Delivery) for one in given))
+        if any(one.hand is not self._hand for one in given):
+            raise ConfigurationError("a delivery can be settled by the queue that popped it only")
+        return given
 
     @property
     def dead_letters(self) -> DynoDeadLetters:
@@ -562,31 +554,17 @@ class DynoQueue:
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
         body: list[str | None] = []
 
-        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
-            if claim is not None and claim.resting is None and not held_too:
-                return None
-            frame = frame_of(self._session.get(self._paths.shard(shard).message(name))[0])
+        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
+            if choice.is_held and not held_too:
+                return ()
+            frame = frame_of(self._session.get(paths.message(choice.name))[0])
             body[:] = [frame.body]
-            return self._removal(shard, name, frame, claim, done_ms)
+            return transitions.end(self._paths, paths.shard, choice, frame, state, done_ms=done_ms)
 
         is_removed = self._change(id, operations)
         if is_removed:
             self._bodies.drop(body)
         return is_removed
-
-    def _removal(
-        self,
-        shard: str,
-        name: str,
-        frame: Frame,
-        claim: ClaimRead | None,
-        done_ms: int | None = None,
-    ) -> Operations:
-        version, marker = (None, None) if claim is None else (claim.version, claim.resting)
-        removed = transitions.removal(self._paths.shard(shard), name, version, marker)
-        has_started = claim is not None and claim.state.deliveries > 0
-        over = transitions.id_over(self._paths, frame, has_started=has_started, done_ms=done_ms)
-        return *removed, *over
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """Make a message due in ``timeout_s`` seconds, if nobody has it in flight. It keeps its
@@ -594,37 +572,36 @@ class DynoQueue:
         """
         seconds = in_seconds("timeout_s", timeout_s)
 
-        def operations(shard: str, name: str, claim: ClaimRead | None) -> Operations | None:
-            paths, until_ms = self._paths.shard(shard), self._now_ms() + int(seconds * 1000)
-            if claim is None:
-                return transitions.first_rest(paths, name, DeliveryState(until_ms=until_ms))
-            if claim.resting is None:
-                return None  # in flight
-            state = claim.state._replace(until_ms=until_ms)
-            later = transitions.rest(paths, name, claim.version, state)
-            return Delete(paths.rest(claim.resting)), *later
+        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
+            name, version, marker = choice
+            state = state._replace(until_ms=self._now_ms() + int(seconds * 1000))
+            if version is None:
+                return transitions.first_rest(paths, name, state)
+            if marker is None:
+                return ()  # in flight
+            later = transitions.rest(paths, name, version, state)
+            return Delete(paths.rest(marker)), *later
 
         return self._change(id, operations)
 
     def _change(
-        self, id: str, operations: Callable[[str, str, ClaimRead | None], Operations | None]
+        self, id: str, operations: Callable[[ShardPaths, Choice, DeliveryState], Operations]
     ) -> bool:
         """Write the operations that follow from the message's state, and try again if the state
-        changed meanwhile. Returns whether they were written.
+        changed meanwhile. Returns whether any were written.
         """
         for _ in range(_TRIES):
             place = self._ids.place(id)
             if place is None:
                 return False
-            shard, name = place
-            read = read_claims(self._session, self._paths.shard(shard), [name])
+            paths = self._paths.shard(place[0])
             try:
-                wanted = operations(shard, name, read[0] if read else None)
+                found = operations(paths, *read_claim(self._session, paths, place[1]))
             except NoNode:
                 continue
-            if wanted is None:
+            if not found:
                 return False
-            error = self._nodes.apply(wanted)
+            (error,) = apply_all(self._nodes.writer(), [found], self._paths.root)
             if error is None:
                 return True
             if not isinstance(error, OVERTAKEN):
@@ -637,15 +614,11 @@ class DynoQueue:
         """Yield all messages that are ``wanted`` (all by default), in any state, shard by shard, by
         name. Unreadable messages are left out.
         """
-        by_fields = wanted if isinstance(wanted, Fields) else None
-        may_match = by_fields.may_match if by_fields else None
         for shard in self._nodes.shards():
-            for name, data in self._nodes.messages(shard, may_match):
-                with suppress(CorruptItem, MissingBody):
-                    # Fields are judged without the payload, which may have to be fetched.
-                    message = self._message(shard, name, data, is_whole=not by_fields)
-                    if wanted is None or wanted(message):
-                        yield self._message(shard, name, data) if by_fields else message
+            for name, data in self._nodes.messages(shard):
+                message = self._readable(shard, name, data)
+                if message is not None and is_wanted(message, wanted):
+                    yield message
 
     def find(self, wanted: Callable[[DynoMessage], bool]) -> DynoMessage | None:
         """Return the first message for which ``wanted(message)`` is true; ``None`` without one."""
@@ -659,18 +632,16 @@ class DynoQueue:
         Reads all messages that go before it.
         """
         lease = _lease_s(lease_s)
-        may_match = wanted.may_match if isinstance(wanted, Fields) else None
-        for names in batched(self._consumer.in_order(may_match), _AT_A_TIME):
-            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in names]
+        for places in batched(self._consumer.in_order(), _AT_A_TIME):
+            paths = [f"{escaped(shard)}/{MESSAGES}/{name}" for shard, name in places]
             answers = SizedReader(self._session, self._paths.shards).read_all(paths)
-            for (shard, name), (_, answer) in zip(names, answers, strict=True):
+            for (shard, name), (_, answer) in zip(places, answers, strict=True):
                 if not isinstance(answer, tuple):
                     continue
-                try:
-                    message = self._message(shard, name, answer[0], is_whole=may_match is None)
-                except (CorruptItem, MissingBody):
+                message = self._readable(shard, name, answer[0])
+                if message is None or not is_wanted(message, wanted):
                     continue
-                if wanted(message) and (one := self._consumer.claim_one(shard, name, lease)):
+                if (one := self._consumer.claim_one(shard, name, lease)) is not None:
                     return one
         return None
 
@@ -684,20 +655,22 @@ class DynoQueue:
         if older_s is not None:
             before_ms = self._now_ms() - int(in_seconds("older_s", older_s) * 1000)
         for shard in self._nodes.shards():
+            paths = self._paths.shard(shard)
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 if before_ms is not None:
-                    found, frames = frames, {}
-                    for name, frame in found.items():
-                        if 0 < frame.enqueued_ms < before_ms:
-                            frames[name] = frame
-                read = read_claims(self._session, self._paths.shard(shard), list(frames))
-                claims = {claim.name: claim for claim in read}
-                held = {claim.name for claim in read if claim.resting is None and not held_too}
-                wanted = [(name, frame) for name, frame in frames.items() if name not in held]
-                groups = [self._removal(shard, *one, claims.get(one[0])) for one in wanted]
+                    old = [one for one in frames.items() if 0 < one[1].enqueued_ms < before_ms]
+                    frames = dict(old)
+                claims = read_claims(self._session, paths, list(frames))
+                wanted: list[tuple[Frame, Operations]] = []
+                for name, frame in frames.items():
+                    choice, state = known(claims, name)
+                    if held_too or not choice.is_held:
+                        end = transitions.end(self._paths, shard, choice, frame, state)
+                        wanted.append((frame, end))
+                groups = [operations for _, operations in wanted]
                 errors = apply_all(self._nodes.writer(), groups, self._paths.root)
-                for (_, frame), error in zip(wanted, errors, strict=True):
+                for (frame, _), error in zip(wanted, errors, strict=True):
                     if error is None:
                         count += 1
                         self._bodies.drop([frame.body])
@@ -730,9 +703,15 @@ class DynoQueue:
         for shard in self._nodes.shards():
             yield from (frame_of(data).body for _, data in self._nodes.messages(shard))
 
-    def _message(self, shard: str, name: str, data: bytes, *, is_whole: bool = True) -> DynoMessage:
+    def _readable(self, shard: str, name: str, data: bytes) -> DynoMessage | None:
+        try:
+            return self._message(shard, name, data)
+        except (CorruptItem, MissingBody):
+            return None
+
+    def _message(self, shard: str, name: str, data: bytes) -> DynoMessage:
         frame, said = Frame.read(data), parsed_name(name) or MessageName(0, 0, "", 0)
-        payload = self._bodies.get(frame.payload, frame.body) if is_whole else b""
+        payload = self._bodies.get(frame.payload, frame.body)
         return DynoMessage(
             id=frame.id or f"{shard}/{name}",
             payload=payload,
@@ -764,9 +743,3 @@ def _lease_s(seconds: Seconds | None) -> float | None:
     lease_s = in_seconds("lease_s", seconds)
     require(at_least("lease_s", lease_s, LEAST_LEASE_S, "seconds"))
     return lease_s
-
-
-def _checked(deliveries: Iterable[Delivery]) -> list[Delivery]:
-    given = list(deliveries)
-    require(*(instance("delivery", one, Delivery) for one in given))
-    return given

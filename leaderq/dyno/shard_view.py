@@ -9,13 +9,13 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.dyno.index import LONGEST_S, ShardIndex
+from leaderq.dyno.index import LONGEST_S, Choice, ShardIndex
 from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
 from leaderq.dyno.message import DeliveryState
 from leaderq.engine.members import ReadAfterNews
@@ -28,6 +28,8 @@ from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 _READ_AT_A_TIME = 250
+_NEXT_ONES = 256
+"""How many of the next messages are looked at first, where one is looked for."""
 _REST = 16
 """For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
@@ -49,6 +51,10 @@ class ClaimRead:
         older versions, what these meant.
         """
         return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.name, self.version, self.resting)
 
     @property
     def resting(self) -> str | None:
@@ -140,7 +146,8 @@ class ShardView(ReadAfterNews):
 
     def age_by(self, ageing_s: float | None) -> None:
         with self.lock:
-            if self.index.age_by(ageing_s):
+            if ageing_s != self.index.ageing_s:
+                self.index.ageing_s = ageing_s
                 self.is_stale = True  # a new listing orders all again
 
     def read(self, names: Sequence[str]) -> list[Any]:
@@ -161,13 +168,24 @@ class ShardView(ReadAfterNews):
             names = self.index.upcoming(min(count, self.ahead.room), self._now_ms())
         self.ahead.begin(names)
 
-    def upcoming(self, most: int) -> list[tuple[int, int, str, str]]:
-        """Return the next messages, at most ``most``: for each its sort key, shard and name."""
-        now_ms, shard = self._now_ms(), self.paths.shard
-        with self.lock:
-            self.index.next_due_ms(now_ms)
-            names = self.index.upcoming(most, now_ms)
-            return [(*self.index.order_of(name), shard, name) for name in names]
+    def upcoming(self) -> Iterator[tuple[int, int, str, str]]:
+        """Yield the messages that may be delivered now, in order: the sort key, the shard and the
+        name of each.
+        """
+        now_ms, shard, most = self._now_ms(), self.paths.shard, _NEXT_ONES
+        told: set[str] = set()
+        while True:
+            with self.lock:
+                self.index.next_due_ms(now_ms)
+                names = self.index.upcoming(most, now_ms)
+                fresh = [
+                    (*self.index.order_of(one), shard, one) for one in names if one not in told
+                ]
+            yield from sorted(fresh)
+            if len(names) < most:
+                return
+            told.update(names)
+            most *= 4
 
     def look_at_claims(
         self, members: Callable[[], Collection[str]], *, has_lost_member: bool = False
@@ -195,7 +213,7 @@ class ShardView(ReadAfterNews):
         there = members() if found else ()
         now_s = clock.now_s()  # later than anything that was read
         with self.lock:
-            for one in found:
+            for one in found.values():
                 if one.resting is not None:  # its watch is late, or its marker was deleted by hand
                     self.index.rested(one.resting)
                 else:
@@ -219,24 +237,39 @@ class ShardView(ReadAfterNews):
                 self.index.lost(name, clock.now_s())
         return error is None or isinstance(error, OVERTAKEN)
 
+    def overtaken(self, name: str, error: LeaderqError) -> None:
+        """As :meth:`not_claimed`; raises an error that is not to be expected."""
+        if not self.not_claimed(name, error):
+            raise error
+
     def release(self, names: Sequence[str]) -> None:
         with self.lock:
             self.index.release(names)
         self._notify()
 
 
-def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> list[ClaimRead]:
-    """Return the claims of these messages; messages without a claim are left out. Raises what the
-    session raises.
+def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> dict[str, ClaimRead]:
+    """Return the claims of these messages, by name; messages without a claim are left out. Raises
+    what the session raises.
     """
-    found: list[ClaimRead] = []
+    found: dict[str, ClaimRead] = {}
     for at in range(0, len(names), _READ_AT_A_TIME):
         some = names[at : at + _READ_AT_A_TIME]
         answers = session.multi_read([GetData(paths.claim(name)) for name in some])
         for name, answer in zip(some, answers, strict=True):
             if isinstance(answer, tuple):
                 state, stat = DeliveryState.read(answer[0]), answer[1]
-                found.append(ClaimRead(name, stat.version, state, stat.mtime_ms))
+                found[name] = ClaimRead(name, stat.version, state, stat.mtime_ms)
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
     return found
+
+
+def read_claim(session: Session, paths: ShardPaths, name: str) -> tuple[Choice, DeliveryState]:
+    return known(read_claims(session, paths, [name]), name)
+
+
+def known(claims: Mapping[str, ClaimRead], name: str) -> tuple[Choice, DeliveryState]:
+    """Return this message as it may be claimed, and the state of its deliveries."""
+    claim = claims.get(name)
+    return (Choice(name), DeliveryState()) if claim is None else (claim.choice, claim.state)

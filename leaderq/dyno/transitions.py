@@ -29,10 +29,6 @@ def delivery(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operati
     return (update,) if choice.rest is None else (update, Delete(paths.rest(choice.rest)))
 
 
-def completion(paths: ShardPaths, name: str, version: int) -> Operations:
-    return Delete(paths.claim(name), version), Delete(paths.message(name))
-
-
 def rest(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Operations:
     """The operations that let a message rest until ``state.until_ms``; then it is
     delivered again.
@@ -80,8 +76,23 @@ def removal(paths: ShardPaths, name: str, version: int | None, marker: str | Non
     return *claimed, Delete(paths.message(name)), *rested
 
 
-def burial(paths: ShardPaths, choice: Choice, letter: bytes) -> Operations:
-    return *removal(paths, *choice), Create(paths.dead_letter(choice.name), letter)
+def end(
+    paths: DynoPaths,
+    shard: str,
+    choice: Choice,
+    frame: Frame,
+    state: DeliveryState,
+    *,
+    done_ms: int | None = None,
+    letter: DeadMessage | None = None,
+) -> Operations:
+    """The operations that end a message: it goes with its claim, its marker and its id, and leaves
+    a ``letter`` if it died. ``done_ms``: when it was acknowledged.
+    """
+    its = paths.shard(shard)
+    left = () if letter is None else (Create(its.dead_letter(choice.name), letter.packed()),)
+    over = id_over(paths, frame, has_started=state.has_started, done_ms=done_ms)
+    return *removal(its, *choice), *left, *over
 
 
 def without_missing(operations: Operations, error: LeaderqError) -> Operations | None:
@@ -114,6 +125,13 @@ class DeadMessage:
     first_ms: int
     died_ms: int
     data: bytes
+
+    @classmethod
+    def of(
+        cls, shard: str, name: str, data: bytes, state: DeliveryState, reason: str, died_ms: int
+    ) -> DeadMessage:
+        counts = state.deliveries, state.failures, state.first_ms, died_ms
+        return cls(name, shard, reason, state.error, *counts, data)
 
     @property
     def frame(self) -> Frame:

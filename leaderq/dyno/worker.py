@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.base.arguments import Seconds, at_least, in_seconds, instance, require, unless
-from leaderq.dyno.delivery import Delivery, Ending, StaleLease
+from leaderq.base.arguments import (
+    Seconds,
+    at_least,
+    in_seconds,
+    instance,
+    plain_function,
+    require,
+    unless,
+)
+from leaderq.dyno.delivery import Delivery, OnLease, StaleLease
 from leaderq.dyno.queue import DynoQueue
 from leaderq.engine.handlers import HandlerThreads, handler_problem
-from leaderq.errors import CorruptItem, QueueClosed, told
+from leaderq.errors import CorruptItem, FromOutside, QueueClosed, told
 from leaderq.observability import tracing
 from leaderq.threads import Backoff, Retry, Service, primitives
 from leaderq.threads.stacks import stack_of
@@ -25,21 +34,16 @@ _WAIT_S = 1.0
 _BACKOFF = Retry(first_s=0.1, most_s=5.0)
 
 
-class _Watched:
-    """Logs that a handler takes long, and where it stands, from the third extension of its lease
-    on.
-    """
+def _watched(root: str) -> OnLease:
+    """Return a function that logs where this thread stands, from the third extension on."""
+    thread, since_s, times = primitives.get_ident(), clock.now_s(), itertools.count(1)
 
-    def __init__(self, root: str) -> None:
-        self._root, self._thread, self._since_s = root, primitives.get_ident(), clock.now_s()
-        self._times = 0
-
-    def __call__(self, delivery: Delivery) -> None:
-        self._times += 1
-        if self._times >= _QUIET:
+    def extended(delivery: Delivery) -> None:
+        if next(times) >= _QUIET:
             said = "handler still at work queue=%s message=%s for_s=%.0f at=%s"
-            for_s = clock.now_s() - self._since_s
-            log.warning(said, self._root, delivery.id, for_s, stack_of(self._thread))
+            log.warning(said, root, delivery.id, clock.now_s() - since_s, stack_of(thread))
+
+    return extended
 
 
 class Postpone(Exception):
@@ -92,7 +96,7 @@ class Worker(HandlerThreads):
         batch_items: int | None = None,
         values: bool = False,
         most_s: Seconds | None = MOST_S,
-        ending: Ending | None = None,
+        ending: OnLease | None = None,
         ending_s: Seconds = 5.0,
         retry: Mapping[type[BaseException], Retry | None] | None = None,
     ) -> None:
@@ -101,6 +105,7 @@ class Worker(HandlerThreads):
             at_least("threads", threads, 1),
             at_least("batch_items", batch_items, 1, or_none="for one at a time"),
             handler_problem(what, handler),
+            plain_function("ending", ending, or_none=True),
         )
         self._queue = queue
         super().__init__(what, handler, "leaderq-dyno-worker", threads, self._run)
@@ -130,26 +135,27 @@ class Worker(HandlerThreads):
         while not service.is_stopping:
             try:
                 deliveries = self._queue.pop(self._most, _WAIT_S)
+                if deliveries:
+                    self._work(service, deliveries)
+                backoff.reset()
             except QueueClosed:
                 return
-            except Exception as exc:  # noqa: BLE001 - this thread goes on
+            except FromOutside:
+                raise
+            except BaseException as exc:  # noqa: BLE001 - this thread goes on
                 if self._queue.is_over:
                     return
-                what = "pop failed, trying again queue=%s error=%s"
-                log.warning(what, self._queue.root, exc)
+                said = "pop or settlement failed, trying again queue=%s error=%s"
+                log.warning(said, self._queue.root, told(exc))
                 service.pause(backoff.next_s())
-                continue
-            backoff.reset()
-            if deliveries:
-                self._work(service, deliveries)
 
     def _work(self, service: Service, deliveries: list[Delivery]) -> None:
         if service.is_stopping:
             for one in deliveries:
-                self._settle(one, one.release)
+                self._settle(one, Delivery.release)
             return
         try:
-            self._keep(deliveries[:1], extended=_Watched(self._queue.root))
+            self._keep(deliveries[:1], extended=_watched(self._queue.root))
             self._keep(deliveries[1:])
             values = dict[Delivery, Any]()
             for one in deliveries:
@@ -166,47 +172,38 @@ class Worker(HandlerThreads):
         except CorruptItem as exc:
             said = "message cannot be read queue=%s message=%s error=%s"
             log.warning(said, self._queue.root, one.id, exc)
-            self._settle(one, partial(one.kill, "corrupt"))
+            self._settle(one, partial(Delivery.kill, reason="corrupt"))
         except Exception as exc:  # noqa: BLE001 - its body is missing, or the store is away
-            self._settle(one, self._failed(one, exc))
+            self._settle(one, partial(self._fail, error=exc))
 
     def _handle(self, deliveries: list[Delivery], given: Any) -> None:
-        def rest(how: Callable[[Delivery], Callable[[], object]]) -> None:
-            for one in deliveries:
-                if not one.is_settled:
-                    self._settle(one, how(one))
-
+        end: Callable[[Delivery], object]
         try:
             with tracing.of_messages(deliveries, self._queue.root):
                 self._handler(given)
         except Postpone as exc:
-            delay_s = exc.delay_s
-            rest(lambda one: partial(one.postpone, delay_s))
+            end = partial(Delivery.postpone, delay_s=exc.delay_s)
         except Kill as exc:
-            reason = told(exc).partition(": ")[2] or "killed"
-            rest(lambda one: partial(one.kill, reason))
+            end = partial(Delivery.kill, reason=told(exc).partition(": ")[2] or "killed")
         except BaseException as exc:
-            error, said = exc, "handler failed queue=%s message=%s deliveries=%d"
+            said = "handler failed queue=%s message=%s deliveries=%d"
             for one in deliveries:
                 log.exception(said, self._queue.root, one.id, one.deliveries)
-            rest(lambda one: self._failed(one, error))
+            end = partial(self._fail, error=exc)
         else:
-            self._acknowledge([one for one in deliveries if not one.is_settled])
+            done = [one for one in deliveries if not one.is_settled]
+            for one, error in zip(done, self._queue.ack(done), strict=True):
+                if error is not None:
+                    self._not_settled(one, error)
+            return
+        for one in deliveries:
+            if not one.is_settled:
+                self._settle(one, end)
 
-    def _acknowledge(self, done: list[Delivery]) -> None:
-        errors: Sequence[Exception | None]
+    def _settle(self, one: Delivery, how: Callable[[Delivery], object]) -> None:
         try:
-            errors = self._queue.ack(done)
-        except Exception as exc:  # noqa: BLE001 - this thread goes on
-            errors = [exc] * len(done)
-        for one, error in zip(done, errors, strict=True):
-            if error is not None:
-                self._not_settled(one, error)
-
-    def _settle(self, one: Delivery, how: Callable[[], object]) -> None:
-        try:
-            how()
-        except Exception as exc:  # noqa: BLE001 - this thread goes on
+            how(one)
+        except Exception as exc:  # noqa: BLE001 - the others are settled all the same
             self._not_settled(one, exc)
 
     def _not_settled(self, one: Delivery, error: Exception) -> None:
@@ -215,10 +212,12 @@ class Worker(HandlerThreads):
             said = "message not settled, its lease was lost queue=%s message=%s error=%s"
         log.warning(said, self._queue.root, one.id, told(error))
 
-    def _failed(self, delivery: Delivery, error: BaseException) -> Callable[[], None]:
+    def _fail(self, one: Delivery, error: BaseException) -> None:
         for kind in type(error).__mro__:
             if kind in self._retry:
                 if (policy := self._retry[kind]) is None:
-                    return partial(delivery.kill, told(error))
-                return partial(delivery.nack, error, retry=policy)
-        return partial(delivery.nack, error)
+                    one.kill(told(error))
+                else:
+                    one.nack(error, retry=policy)
+                return
+        one.nack(error)

@@ -104,10 +104,12 @@ class Runner:
             software=software_of(career),
             prefers_newest=self.settings.prefer == "newest",
         )
+        layout = Layout(self.settings.root, self.career_name)
         self._timetable = timetable_of(
             career,
             self._session,
-            Layout(self.settings.root, self.career_name),
+            layout.schedules,
+            layout.shared,
             name=self.career_name,
             candidate=self.candidate_id,
             events=self.events,

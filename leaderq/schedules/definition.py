@@ -118,20 +118,25 @@ class When:
                 yield at
 
     def _fixed(self, after: int) -> Iterator[int]:
-        from cronsim import CronSim
+        return map(_ms, self._times(self.moment(after)))
 
-        return map(_ms, CronSim(str(self.cron), self.moment(after)))
+    def _times(self, after: datetime) -> Iterator[datetime]:
+        from cronsim import CronSim, CronSimError
+
+        try:
+            return CronSim(str(self.cron), after)
+        except CronSimError as exc:
+            what = f"cron expression {self.cron!r} cannot be read"
+            raise ConfigurationError(f"{what}: {exc}") from exc
 
     def _elapsed(self, after: int) -> Iterator[int]:
         """Yields the ticks of an expression that runs by the elapsed clock. Each period between two
         changes of the clocks is treated as a time zone of its own: cronsim goes from hour to hour,
         and would miss the beginning of a period if the clocks change by half an hour.
         """
-        from cronsim import CronSim
-
         while True:
             offset = self._offset(after + 1)
-            for moment in CronSim(str(self.cron), self.moment(after).astimezone(timezone(offset))):
+            for moment in self._times(self.moment(after).astimezone(timezone(offset))):
                 at = _ms(moment)
                 if self._offset(at) != offset:
                     after = self._change(after + 1, at) - 1
@@ -269,13 +274,8 @@ def when_of(cron: str | None, every_s: float | None, tz: str) -> When:
     if len(str(made.cron).split()) != _FIELDS:
         what = f"cron expression {cron!r} does not have five fields"
         raise ConfigurationError(f"{what}: minute, hour, day of month, month, day of week")
-    from cronsim import CronSimError
-
-    try:
-        if made.after(0) is None:
-            raise ConfigurationError(f"cron expression {cron!r} has no tick in fifty years")
-    except CronSimError as exc:
-        raise ConfigurationError(f"cron expression {cron!r} cannot be read: {exc}") from exc
+    if made.after(0) is None:
+        raise ConfigurationError(f"cron expression {cron!r} has no tick in fifty years")
     return made
 
 
@@ -288,7 +288,9 @@ def definitions_of(kind: type) -> dict[str, Definition]:
     """The schedules of a class, by the names of their methods."""
     found: dict[str, Definition] = {}
     for one in reversed(kind.__mro__):
-        for name, method in vars(one).items():
+        for name, value in vars(one).items():
+            # A class method, a static method and a property (which is refused) hold a function.
+            method = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
             if isinstance(made := getattr(method, _MARK, None), Definition):
                 found[name] = replace(made, name=name)
             else:

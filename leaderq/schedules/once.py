@@ -21,7 +21,7 @@ def begun(runs: Runs, key: str, now: int, *, term: int, candidate: str) -> tuple
     """Return the runs with a new run of ``key``, and that run. If ``key`` is done, change nothing,
     and return the run that did it.
     """
-    known = run_for(runs, key)
+    known = next((one for one in runs if one.key == key), None)
     if known is not None and known.outcome is TickOutcome.DONE:
         return runs, known
     attempt = 1 if known is None else known.attempt + 1
@@ -38,11 +38,6 @@ def concluded(runs: Runs, key: str, now: int, error: str | None) -> Runs:
         replace(one, ended=now, outcome=outcome, error=error) if one.key == key else one
         for one in runs
     )
-
-
-def run_for(runs: Runs, key: str) -> TickRun | None:
-    """The run of ``key``."""
-    return next((one for one in runs if one.key == key), None)
 
 
 def encode_runs(runs: Runs) -> bytes:

@@ -82,9 +82,8 @@ def _view(
     record, problem = None, None
     try:
         record = decode(read[0], path=f"{folder}/{name}")
-        record.when.between(record.last, record.last)  # raises if there are no such times
-    except (LeaderqError, ValueError, LookupError, ArithmeticError) as exc:
-        record, problem = None, str(exc)
+    except CorruptRecord as exc:
+        problem = str(exc)
     return ScheduleView(name, record, wishes.get(name, ScheduleWishes()), problem)
 
 

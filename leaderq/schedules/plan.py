@@ -47,11 +47,6 @@ class Step:
     gaps: tuple[TickGap, ...] = ()
     lost: TickRun | None = None
 
-    @property
-    def next(self) -> int | None:
-        """When the next tick is due."""
-        return self.record.next
-
 
 def first_record(definition: Definition, now: int) -> ScheduleRecord:
     """The first record of a schedule: no tick before ``now`` counts as missed."""

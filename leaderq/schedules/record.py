@@ -3,8 +3,8 @@ was begun, and what became of the newest ticks.
 
 ``/leaderq/<career>/schedules/<name>`` holds the record, which only leaders write, fenced; the data
 of ``/leaderq/<career>/schedules`` are the operators' wishes for all schedules of the career. Both
-are JSON, readable and repairable by hand; fields that this version does not know are kept. Times
-are milliseconds since the epoch.
+are JSON, readable and repairable by hand; fields of a record that this version does not know are
+kept. Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from leaderq.errors import CorruptRecord
+from leaderq.errors import ConfigurationError, CorruptRecord
 from leaderq.schedules.definition import When
 
 KEPT = 100
@@ -141,7 +141,7 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
 
     def made(found: dict[str, Any]) -> ScheduleRecord:
         running = found.pop("running", None)
-        return ScheduleRecord(
+        record = ScheduleRecord(
             int(found.pop("last")),
             _when(found.pop("when")),
             None if (following := found.pop("next", None)) is None else int(following),
@@ -151,6 +151,8 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
             tuple(run_of(one) if "at" in one else _gap(one) for one in found.pop("history", ())),
             found,
         )
+        record.when.between(record.last, record.last)  # raises if there are no such times
+        return record
 
     remedy = "the leader begins a new one: ticks that were missed until then are not known"
     record: ScheduleRecord = _decoded(data, path, made, remedy)
@@ -177,6 +179,8 @@ def _gap(found: Mapping[str, Any]) -> TickGap:
 
 
 _SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_END = 10**14
+"""No number in a record is as large: as a time, it is in the year 5138."""
 _TYPES: dict[str, Any] = {"int": int, "bool": bool, "str": str}
 """The types of fields, by their annotations; other fields are made or checked elsewhere."""
 
@@ -187,6 +191,8 @@ def _known(kind: Any, found: Mapping[str, Any]) -> Any:
         wanted, _, or_none = str(one.type).partition(" | ")
         if not isinstance(value, _TYPES.get(wanted, object)) and not (or_none and value is None):
             raise TypeError(f"{one.name!r} is not {one.type}")
+        if isinstance(value, int) and not 0 <= value < _END:
+            raise ValueError(f"{one.name!r} is {value}")
     return kind(**{one.name: value for one, value in known.items()})
 
 
@@ -208,6 +214,6 @@ def decode_wishes(data: bytes, *, path: str) -> dict[str, ScheduleWishes]:
 def _decoded(data: bytes, path: str, made: Callable[[dict[str, Any]], Any], remedy: str) -> Any:
     try:
         return made(dict(json.loads(data).items()))
-    except (*_SPOILT, RecursionError) as exc:
+    except (*_SPOILT, RecursionError, ConfigurationError) as exc:
         what = f"the znode {path} holds {data[:60]!r}, which is not a schedule's record"
         raise CorruptRecord(f"{what} ({type(exc).__name__}: {exc}); {remedy}") from exc

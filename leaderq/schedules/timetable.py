@@ -4,8 +4,7 @@ The record in ZooKeeper is authoritative. Only the leader writes it, fenced by i
 expected version. Work on a tick begins after the write that begins the tick was acknowledged; so a
 deposed leader begins no tick, and the next leader knows of each tick that was begun.
 
-Everything here is called on the career's thread, except the watch, which only sets a flag. A caller
-with an event loop calls :meth:`Timetable.next`, awaits the work, and calls :meth:`Timetable.end`.
+Everything here is called on the career's thread, except the watch, which only sets a flag.
 
 On each failure: if somebody has changed the record by hand, the term fails, and the next term reads
 the new record. If the record cannot be read at all, that is logged, and a new record begins now. If
@@ -18,7 +17,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from leaderq.base import clock
 from leaderq.base.arguments import coroutine_function, plain_function, require
@@ -38,6 +38,7 @@ from leaderq.schedules.record import (
     ScheduleRecord,
     ScheduleWishes,
     TickOutcome,
+    TickRun,
     decode,
     decode_wishes,
     encode,
@@ -61,16 +62,6 @@ _LONGEST_ERROR = 240
 Perform = Callable[[Callable[[Any], object]], object]
 
 
-class Places(Protocol):
-    """The paths of a career's schedules: their folder, and the parent that several users share."""
-
-    @property
-    def schedules(self) -> str: ...
-
-    @property
-    def shared(self) -> str: ...
-
-
 _COUNTED = ("done", "failed", "interrupted", "lost", "passed", "work_s")
 
 
@@ -84,8 +75,6 @@ class _Slot:
     record: ScheduleRecord | None = None
     seen_s: float = 0.0
     """When ``record.last`` was read or written, by the elapsed clock."""
-    tick: Tick | None = None
-    began_s: float = 0.0
     figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
 
     def now(self) -> int:
@@ -107,6 +96,9 @@ class _Slot:
         following = self.record.next
         return float("inf") if following is None else (following - self.now()) / 1000
 
+    def is_running(self, run: TickRun) -> bool:
+        return self.record is not None and self.record.running == run
+
     def read_figures(self) -> Mapping[str, float]:
         record = self.record
         if record is None or record.next is None:
@@ -115,33 +107,42 @@ class _Slot:
         return {**self.figures, "overdue_s": overdue_s, "next_s": record.next / 1000}
 
 
+@dataclass(eq=False, slots=True)
+class _Begun:
+    """A tick that the career works on; ``run`` is what its record says of it."""
+
+    slot: _Slot
+    tick: Tick
+    run: TickRun
+    began_s: float
+
+
 class Timetable:
-    """The schedules of ``career``, which runs as ``candidate``; their znodes are at ``places``."""
+    """The schedules of ``career``, which runs as ``candidate``; their znodes are below ``folder``,
+    whose parent ``shared`` others use, too.
+    """
 
     def __init__(
         self,
         career: object,
         definitions: Sequence[Definition],
         session: Session,
-        places: Places,
+        folder: str,
+        shared: str,
         *,
         name: str,
         candidate: str,
         events: EventBus,
     ) -> None:
         self._session = session
-        self._places = places
+        self._folder, self._shared = folder, shared
         self._career = name
         self._candidate = candidate
         self._events = events
         self.is_all = only_waits(getattr(type(career), "execute", None))
         """Whether the career has no units besides its ticks."""
         self._slots = [
-            _Slot(
-                one,
-                getattr(career, one.name),
-                StoredRecord(session, f"{places.schedules}/{one.name}"),
-            )
+            _Slot(one, getattr(career, one.name), StoredRecord(session, f"{folder}/{one.name}"))
             for one in definitions
         ]
         self._wishes: dict[str, ScheduleWishes] = {}
@@ -163,22 +164,22 @@ class Timetable:
         if self._ticked and not self.is_all:
             self._ticked = False
             return False
-        tick = self.next(term)
-        if tick is None:
+        begun = self._next(term)
+        if begun is None:
             return False
         self._ticked = True
         try:
-            perform(_work_on(tick, self._slot_of(tick).work))
+            perform(_work_on(begun.tick, begun.slot.work))
         except Deposed:
-            self._tell_end(tick, "interrupted")
+            self._tell_end(begun, "interrupted")
             raise
         except Exception as exc:  # noqa: BLE001  (published; a failed tick ends no term)
-            self.end(tick, exc)
+            self._end(begun, exc)
         except BaseException:
-            self._tell_end(tick, "interrupted")
+            self._tell_end(begun, "interrupted")
             raise
         else:
-            self.end(tick)
+            self._end(begun)
         return True
 
     def wait(self, term: Term) -> None:
@@ -188,10 +189,8 @@ class Timetable:
         due_s = AGAIN_S if term is not self._term else min(one.due_s() for one in self._slots)
         term.wait(min(max(due_s, 0.001), _LOOK_S))
 
-    def next(self, term: Term) -> Tick | None:
-        """Begin the tick that is due, if there is one: write that into its record, and return the
-        tick.
-        """
+    def _next(self, term: Term) -> _Begun | None:
+        """Begin the tick that is due, if there is one: write that into its record."""
         now_s = clock.now_s()
         if term is not self._term or self._changed or now_s >= self._look_at_s:
             try:
@@ -199,31 +198,28 @@ class Timetable:
             except ConnectionLost:
                 return None
         for slot in list(self._slots):
-            if not self._may_be_due(slot):
-                continue
-            tick = self._step(term, slot)
-            if tick is not None:
+            begun = self._step(term, slot) if self._may_be_due(slot) else None
+            if begun is not None:
                 self._slots.remove(slot)  # the others are asked first now
                 self._slots.append(slot)
-                return tick
+                return begun
         return None
 
-    def end(self, tick: Tick, error: Exception | None = None) -> None:
-        """Record the end of ``tick``; ``error`` is what its work raised, or ``None``."""
-        slot = self._slot_of(tick)
-        if slot.tick is not tick:  # recorded by tick.write
-            self._tell_end(tick, TickOutcome.DONE.value, error)
-            return
-        if error is not None and tick.term.ending.is_set():
-            self._tell_end(tick, "interrupted", error)
-            return
+    def _end(self, begun: _Begun, error: Exception | None = None) -> None:
+        """Record the end of a tick; ``error`` is what its work raised, or ``None``."""
         outcome = TickOutcome.DONE if error is None else TickOutcome.FAILED
+        if not begun.slot.is_running(begun.run):  # recorded by tick.write
+            self._tell_end(begun, TickOutcome.DONE.value, error)
+            return
+        if error is not None and begun.tick.term.ending.is_set():
+            self._tell_end(begun, "interrupted", error)
+            return
         try:
-            self._record_end(slot, tick, outcome, error)
+            self._record_end(begun.tick.term, begun.slot, outcome, error)
         except LeaderqError:
-            self._tell_end(tick, "interrupted", error)
+            self._tell_end(begun, "interrupted", error)
             raise
-        self._tell_end(tick, outcome.value, error)
+        self._tell_end(begun, outcome.value, error)
 
     # ---- one schedule ----------------------------------------------------------------------------
 
@@ -240,12 +236,12 @@ class Timetable:
     def _wishes_of(self, slot: _Slot) -> ScheduleWishes:
         return self._wishes.get(slot.definition.name, ScheduleWishes())
 
-    def _step(self, term: Term, slot: _Slot) -> Tick | None:
+    def _step(self, term: Term, slot: _Slot) -> _Begun | None:
         assert slot.record is not None  # it was read
-        now = slot.now()
+        now, definition = slot.now(), slot.definition
         step = plan(
             slot.record,
-            slot.definition,
+            definition,
             self._wishes_of(slot),
             now,
             term=term.number,
@@ -259,54 +255,50 @@ class Timetable:
             return None
         term.check()  # the process may have stood still since the write was sent
         tick = Tick(
-            slot.definition.name,
-            slot.definition.when.moment(run.at),
+            definition.name,
+            definition.when.moment(run.at),
             term,
             run.missed,
             run.attempt,
             run.key is not None,
-            lambda ops: self._complete(slot, ops),
+            partial(self._complete, term, slot, run),
         )
-        slot.tick, slot.began_s = tick, clock.now_s()
-        late_s = max(0.0, (now - run.at) / 1000)
-        slot.figures["late_s"] = late_s
+        slot.figures["late_s"] = late_s = max(0.0, (now - run.at) / 1000)
         who = self._career, self._candidate, term.number, tick.name, tick.at.isoformat()
         self._events.publish(TickBegan(*who, tick.attempt, tick.missed, late_s))
-        return tick
+        return _Begun(slot, tick, run, clock.now_s())
 
-    def _complete(self, slot: _Slot, ops: Sequence[Operation]) -> list[Any]:
-        tick = slot.tick
-        if tick is None:
+    def _complete(
+        self, term: Term, slot: _Slot, run: TickRun, ops: Sequence[Operation]
+    ) -> list[Any]:
+        if not slot.is_running(run):
             raise LeaderqError(
                 f"the tick of {slot.definition.name!r} is recorded as done; call tick.write once"
             )
-        return self._record_end(slot, tick, TickOutcome.DONE, None, ops)
+        return self._record_end(term, slot, TickOutcome.DONE, None, ops)
 
     def _record_end(
         self,
+        term: Term,
         slot: _Slot,
-        tick: Tick,
         outcome: TickOutcome,
         error: Exception | None,
         ops: Sequence[Operation] = (),
     ) -> list[Any]:
         assert slot.record is not None  # it was begun
         text = None if error is None else " ".join(told(error).split())[:_LONGEST_ERROR]
-        done = ended(slot.record, slot.now(), outcome, text)
-        results = self._store(tick.term, slot, done, ops)
-        slot.tick = None
-        return results
+        return self._store(term, slot, ended(slot.record, slot.now(), outcome, text), ops)
 
     # ---- ZooKeeper -------------------------------------------------------------------------------
 
     def _read(self, term: Term) -> None:
         """Read the wishes; at the beginning of a term, also the records."""
         self._changed = False
-        folder = self._places.schedules
+        folder = self._folder
         try:
             data, _ = self._session.get(folder, self._hear)
         except NoNode:
-            self._session.ensure_path(folder, shared=self._places.shared)
+            self._session.ensure_path(folder, shared=self._shared)
             data, _ = self._session.get(folder, self._hear)
         try:
             self._wishes = decode_wishes(data, path=folder)
@@ -320,7 +312,7 @@ class Timetable:
         self._look_at_s = clock.now_s() + self._session.timeout_s
 
     def _take(self, term: Term, slot: _Slot, found: Any) -> None:
-        slot.tick = slot.record = slot.stored.version = None
+        slot.record = slot.stored.version = None
         fresh = first_record(slot.definition, clock.now_ms())
         if isinstance(found, NoNode):
             self._store(term, slot, fresh)
@@ -366,10 +358,9 @@ class Timetable:
             at = when.moment(step.lost.at).isoformat()
             self._events.publish(TickEnded(*who, at, TickOutcome.LOST.value, 0.0, None))
 
-    def _tell_end(self, tick: Tick, outcome: str, error: Exception | None = None) -> None:
-        slot = self._slot_of(tick)
-        slot.tick = None
-        took_s = clock.now_s() - slot.began_s
+    def _tell_end(self, begun: _Begun, outcome: str, error: Exception | None = None) -> None:
+        slot, tick = begun.slot, begun.tick
+        took_s = clock.now_s() - begun.began_s
         slot.figures[outcome] += 1
         slot.figures["work_s"] += took_s
         who = self._career, self._candidate, tick.term.number
@@ -377,9 +368,6 @@ class Timetable:
             self._events.publish(CareerError(*who, Stage.EXECUTION.value, error))
         at = tick.at.isoformat()
         self._events.publish(TickEnded(*who, tick.name, at, outcome, took_s, error))
-
-    def _slot_of(self, tick: Tick) -> _Slot:
-        return next(slot for slot in self._slots if slot.definition.name == tick.name)
 
 
 def _work_on(tick: Tick, work: Callable[[Any], object]) -> Callable[[Any], object]:

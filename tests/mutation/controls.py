@@ -140,8 +140,8 @@ i1 every idle consumer lists for every item: an idle consumer asks once about wh
 == simulation/test_dyno_promises.py
 m26 any match is popped, not the best: the best message that is due
 = dyno/consumer.py
--in sorted(one for found in known for one in found)
-+in (one for found in known for one in found)
+-in heapq.merge(*(view.upcoming() for view in views))
++in (one for view in views for one in view.upcoming())
 
 == unit/config/test_resolution.py
 a broken relation shows the secret: a secret is never shown

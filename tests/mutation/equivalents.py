@@ -23,8 +23,6 @@ dyno.index cd36e960: messages without a group are in no heap of a group
 dyno.index 64270275 9256863b: what is taken from a heap and not wanted is put back
 dyno.index 04003cff 2f1ee2f4 93541825 96dbd32b: looks at entries again, or too early; each name
   counts once, in the heap's order
-dyno.message b5535e6b 14812ed8: only the other fields of this one are looked at
-dyno.message 144c7804: no shard is called by an empty name
 queues.wire.names 785166d1 309ff141: any number beyond those of ZooKeeper will do
 queues.wire.names 92dea8d9 daed7e81 a6e75027 895e8c82: where the search begins only saves time: a
   match ends the name, within 11 letters

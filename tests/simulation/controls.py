@@ -152,12 +152,12 @@ missed ticks are counted from the start of a term: 0
 +            slot.record = replace(found, last=now, next=slot.definition.when.after(now))
 +            slot.seen_s = clock.now_s()
 an interrupted tick is recorded as done: 9
--        if slot.tick is not tick:  # recorded by tick.write
-+        error = None if tick.term.ending.is_set() else error
-+        if slot.tick is not tick:
+-        if not begun.slot.is_running(begun.run):  # recorded by tick.write
++        error = None if begun.tick.term.ending.is_set() else error
++        if not begun.slot.is_running(begun.run):
 a tick is recorded as done before the work: 0
 -                self._slots.remove(slot)  # the others are asked first now
-+                tick.write([])
++                begun.tick.write([])
 +                self._slots.remove(slot)
 
 == schedules.ScheduleLife has_guardian=False, kinds=(FREEZE_WORKER, END_SESSION), faults=12
@@ -177,9 +177,9 @@ leases are looked at 10 s late: 96
 +        lease_s += 10
 +        end_s, known.look_s = known.since_s + lease_s * SLOWER, now_s + LONGEST_S
 an extension by the redeemer keeps the former member: 0
-= dyno/consumer.py
--            state = one.state._replace(member=mark, until_ms=until_ms, lease_ms=lease_ms)
-+            state = one.state._replace(until_ms=until_ms, lease_ms=lease_ms)
+= dyno/delivery.py
+-            state = one.state.leased(mark, now_ms, lease_s)
++            state = one.state.leased(one.state.member, now_ms, lease_s)
 a message is put off that may be gone: 32
 = dyno/transitions.py
 -        Check(paths.message(name)),

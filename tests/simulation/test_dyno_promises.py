@@ -6,6 +6,7 @@ expect.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from leaderq.base import clock
 from leaderq.dyno import (
     DynoDeadLetters,
     DynoQueue,
-    Fields,
     Message,
     OnConflict,
+    Postpone,
     StaleLease,
     Unique,
     Worker,
@@ -25,15 +26,17 @@ from leaderq.dyno import (
 from leaderq.dyno.shard_view import ShardView
 from leaderq.engine.dead_letters import Moved
 from leaderq.errors import (
+    BadVersion,
     ConfigurationError,
     ConnectionLost,
+    LeaderqError,
     NodeExists,
     QueueClosed,
     QueueFull,
     SessionClosed,
 )
 from leaderq.threads import Retry
-from leaderq.zookeeper import Create
+from leaderq.zookeeper import Check, Create
 from simulation.scenarios import every_point, is_multi, nth, scene
 from simulation.test_dyno_defects import D, Side, left, sides, texts
 
@@ -279,7 +282,10 @@ def test_a_message_whose_id_is_another_s_by_now_is_reached_by_its_place(s):
     a.push(Message(id="x", payload=b"1", headers={"is": "first"}, unique=Unique.STARTED))
     (first,) = a.pop(1, 5.0)
     a.push(Message(id="x", payload=b"2"))
-    is_first = Fields(headers={"is": "first"})
+
+    def is_first(one: Message) -> bool:
+        return one.headers.get("is") == "first"
+
     assert a.pop_where(is_first) is None
     a.who.do(first.release)
     s.run(0.1)
@@ -304,8 +310,8 @@ def test_what_is_wanted_comes_in_the_order_of_pop(s):
     said = [None if one is None else one.payload for one in found]
     assert said == [b"delayed, first", b"later", b"better", b"worse", None]
     a.who.do(found[2].release)
-    assert a.pop_where(Fields(headers={"to": "you"})) is None
-    assert a.pop_where(Fields(headers={"to": "me"}, priority=4)).payload == b"better"
+    assert a.pop_where(lambda one: one.headers.get("to") == "you") is None
+    assert a.pop_where(lambda one: one.headers.get("to") == "me").payload == b"better"
 
 
 @scene(2)
@@ -356,3 +362,200 @@ def test_an_id_that_cannot_be_one_is_refused_with_the_message():
     for id in ("\u5b57" * 23, "x" * 201):
         with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
             Message(id=id)
+
+
+# -- ids that are their own until their messages are started
+
+
+@scene(3)
+def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s):
+    a, b = sides(s, "ab")
+    a.push(Message(id="x", payload=b"1", unique=Unique.STARTED))
+    popping = b.who.begin(lambda: b.queue.pop(2, None, least=2))
+    s.run(1.0)
+    a.push(Message(id="x", payload=b"2", timeout_s=600.0))
+    b.who.do(b.queue.close)  # before anybody has seen the first one
+    with suppress(QueueClosed):
+        popping.result()
+    (one,) = a.pop(1, 5.0)
+    assert (one.payload, one.deliveries) == (b"1", 1)
+    for end in (one.release, lambda: a.queue.remove(one.place)):
+        a.who.do(end)
+        assert a.get("x").payload == b"2"
+        assert not a.ensure(Message(id="x", payload=b"3"))
+
+
+@scene(3)
+def test_what_was_only_looked_at_keeps_its_id(s):
+    a, b = sides(s, "ab")
+    a.push(Message(id="x", timeout_s=600.0, unique=Unique.STARTED))
+    place = a.get("x").place
+    for end, is_free in ((b.put_back, False), (b.ack, True)):
+        found = b.take_out([place, "nowhere/00-0000000000000-00000000-0000000000"])
+        assert not a.ensure(Message(id="x"))
+        end(found)
+        s.run(0.5)
+        assert a.ensure(Message(id="x", timeout_s=600.0)) is is_free
+    assert list(a.shard_sizes()) == ["0"]
+    a.remove("x")
+    assert left(s) == []
+
+
+@pytest.mark.parametrize("note", ["late", "lost"])
+@scene(3)
+def test_a_note_of_a_place_does_not_lead_to_a_message_that_was_started(s, note):
+    a, b, c = sides(s, "abc")
+    c.pop(1, 0.0)
+    about_x = [nth(at, lambda one: is_multi(one) and b"/ids/x" in one.serialize()) for at in (1, 2)]
+    if note == "late":
+        s.lose(a.who, about_x[1], "held")
+    a.push(Message(id="x", payload=b"1", unique=Unique.STARTED))
+    (one,) = c.pop(1, 5.0)
+    if note == "lost":
+        s.lose(b.who, about_x[0])
+    b.push(Message(id="x", payload=b"2"))
+    s.heal(a.who)
+    s.run(1.0)
+    assert a.get("x").payload == b"2"
+    c.who.do(one.ack)
+    assert a.get("x").payload == b"2"
+
+
+@every_point(3)
+def test_an_id_whose_message_was_done_meanwhile_is_not_taken_for_stale(s, point):
+    a, b = sides(s, "ab")
+    b.push(Message(id="x"))
+    (one,) = b.pop(1, 5.0)
+    a.size()
+    held = s.lose(a.who, nth(point), "held")
+    looking = a.who.begin(lambda: a.queue.find_stale(repair=True))
+    s.run(0.5)
+    b.who.do(one.ack)
+    b.push(Message(id="x"))
+    s.run(0.5)
+    s.heal(a.who)
+    looking.result()
+    assert not b.ensure(Message(id="x"))
+    return held
+
+
+# -- rude users
+
+
+@scene(2)
+def test_a_fence_that_does_not_hold_is_told_as_it_is(s):
+    (a,) = sides(s, "a")
+    s.ask(lambda beside: beside.create("/own", b"7"))
+    for push in (a.push, a.push_unique):
+        with pytest.raises(BadVersion) as refused:
+            push(Message(id="x"), fence=[Check("/own", 3)])
+        assert refused.value.path == "/own"
+    found = a.push_each([Message(), Message()], fence=(one for one in [Check("/own", 3)]))
+    assert [type(one) for one in found] == [BadVersion] * 2
+    assert a.get("x") is None
+
+
+@scene(2)
+def test_a_predicate_that_only_makes_a_coroutine_chooses_nothing(s):
+    async def wanted(_: object) -> bool:
+        return False
+
+    (a,) = sides(s, "a")
+    dead(a, Message())
+    a.push(Message(payload=b"1"))
+    letters = a.queue.dead_letters
+    for choose in (a.queue.pop_where, a.queue.find, lambda one: next(letters.browse(one))):
+        with pytest.raises(ConfigurationError, match="what is wanted returned <coroutine"):
+            a.who.do(lambda choose=choose: choose(wanted))
+    assert texts(a.pop(1, 1.0)) == ["1"]
+
+
+@scene(2)
+def test_whatever_is_done_when_a_lease_was_extended_the_others_are_kept(s):
+    a, b = sides(s, "ab", lease_s=3.0)
+    a.push([Message(payload=b"%d" % number) for number in range(3)])
+    first, second, third = a.pop(3, 5.0)
+    told: list[str] = []
+
+    def leaves(one: Any) -> None:
+        told.append(one.id)
+        raise SystemExit
+
+    a.keep([first], extended=lambda one: one.ack())
+    a.keep([second], extended=leaves)
+    a.keep([third], ending=told.append, ending_s=1.0, most_s=20.0)
+    s.run(18.0)
+    assert b.pop(1, 1.0) == []
+    assert first.is_settled
+    assert len(told) > 5
+    s.run(6.0)
+    assert third in told
+    (mine,), others = b.pop(1, 5.0), a.pop(1, 0.0)
+    for wrong in (
+        lambda: b.keep([second]),
+        lambda: b.ack([mine, second]),
+        lambda: b.let_go([third]),
+    ):
+        with pytest.raises(ConfigurationError, match="the queue that popped it only"):
+            wrong()
+    assert others == []
+
+
+async def heard(_: object) -> None: ...
+
+
+@scene(1)
+def test_what_nobody_would_run_is_refused_as_news_of_a_lease(s):
+    (a,) = sides(s, "a")
+    for wrong in ({"ending": heard}, {"extended": heard}, {"ending": 5}):
+        with pytest.raises(ConfigurationError, match="give a"):
+            a.keep([], **wrong)
+        if "ending" in wrong:
+            with pytest.raises(ConfigurationError, match="give a"):
+                Worker(a.queue, lambda _: None, **wrong)
+
+
+class LaterOn(Postpone):
+    def __init__(self) -> None:
+        """Without a time."""
+
+
+@scene(2)
+def test_a_worker_goes_on_after_an_error_that_is_not_what_it_should_be(s):
+    (a,) = sides(s, "a", lease_s=2.0)
+    a.push([Message(payload=b"bad"), Message(payload=b"good")])
+    seen: list[bytes] = []
+
+    def handle(one: Any) -> None:
+        seen.append(one.payload)
+        if one.payload == b"bad" and one.failures == 0:
+            raise LaterOn
+
+    worker = Worker(a.queue, handle)
+    a.who.do(worker.start)
+    s.run(20.0)
+    assert seen == [b"bad", b"good", b"bad"]
+    assert left(s) == []
+    assert a.who.do(worker.stop)
+
+
+@scene(2)
+def test_a_queue_closes_in_time_whatever_the_servers_do(s):
+    a, b = sides(s, "ab")
+    a.pop(1)
+    a.push(Message())
+    a.pop(1, 1.0)
+    for side in (a, b):
+        s.network.cut(side.who.process.host)
+        waiting = side.who.begin(lambda side=side: side.queue.pop(1, None))
+        pushing = side.who.begin(lambda side=side: side.queue.push(Message()))
+        s.run(1.0)
+        since_s = s.now_s
+        is_clean = side.who.begin(lambda side=side: side.queue.close(timedelta(seconds=3))).result(
+            30.0
+        )
+        assert s.now_s - since_s < 4.0
+        assert is_clean == (side is b), "a has a push under way, b could not begin one"
+        for job in (waiting, pushing):
+            with pytest.raises(LeaderqError):
+                job.result(40.0)

@@ -97,6 +97,9 @@ def test_what_others_have_written_into_the_root_is_left_alone(s):
     (a,) = sides(s, "a", shards=("x",))
     a.push(Message(payload=b"1"))
     assert texts(a.pop(1, 5.0)) == ["1"]
+    for change in (a.pause, lambda: a.configure(lease_s=5.0)):
+        with pytest.raises(ConfigurationError, match='holds b"somebody\'s"'):
+            change()
     assert s.cluster.znodes()[D] == b"somebody's"
 
 

@@ -126,11 +126,43 @@ def test_what_a_tick_writes_is_written_with_its_end_once(s):
 
 
 @alone
-def test_a_record_that_cannot_be_read_is_begun_anew_and_told(s):
+def test_a_tick_that_is_over_writes_nothing_with_the_end_of_the_next_one(s):
+    ticks: list[Tick] = []
+    refused: list[str] = []
+
+    def work(tick: Tick) -> None:
+        ticks.append(tick)
+        if len(ticks) == 1:
+            raise ValueError("not written")
+        try:
+            ticks[0].write([Create("/late")])
+        except LeaderqError as error:
+            refused.append(str(error))
+        tick.write([])
+
+    lead(s, career(work, every_s=1))
+    s.world.run(4.5)
+    first, *others = [one.outcome for one in record(s).history if isinstance(one, TickRun)]
+    assert first is TickOutcome.FAILED
+    assert others == [TickOutcome.DONE] * len(refused)
+    assert refused and "/late" not in s.cluster.znodes()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"not a record",
+        b'{"last": 1, "when": {"cron": "61 * * * *"}}',
+        b'{"last": 1, "when": {"cron": "5 * * * *", "tz": "Mars/Base"}}',
+        b'{"last": 1000000000000000000, "when": {"cron": "5 * * * *"}}',
+    ],
+)
+@alone
+def test_a_record_that_cannot_be_read_is_begun_anew_and_told(s, written):
     found: list[Tick] = []
 
     s.ask(lambda beside: beside.ensure_path(FOLDER))
-    s.ask(lambda beside: beside.create(f"{FOLDER}/tidy", b"not a record"))
+    s.ask(lambda beside: beside.create(f"{FOLDER}/tidy", written))
     lead(s, career(found.append, every_s=1))
     s.world.run(4.5)
     assert len(found) >= 2 and record(s).history

@@ -1,4 +1,4 @@
-"""Payloads in a store beside ZooKeeper, filters by fields, and what is left over."""
+"""Payloads in a store beside ZooKeeper, and what is left over."""
 
 from __future__ import annotations
 

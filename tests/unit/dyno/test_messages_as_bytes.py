@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.dyno import transitions
+from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MAX_DUE_MS,
@@ -33,10 +34,10 @@ from leaderq.dyno.message import (
     MAX_ERROR,
     DeliveryState,
     DynoMessage,
-    Fields,
     Frame,
     Unique,
     frame_of,
+    is_wanted,
 )
 from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
@@ -141,6 +142,23 @@ def test_an_unreadable_state_counts_as_a_lease_that_is_over(data: bytes) -> None
     assert DeliveryState.read(data) == DeliveryState()
 
 
+def test_a_state_tells_whether_a_consumer_has_had_the_message_and_for_how_long_one_has_it() -> None:
+    states = DeliveryState(), DeliveryState(deliveries=1), DeliveryState(first_ms=1)
+    assert [one.has_started for one in states] == [False, True, True]
+    former = DeliveryState(2, 1, "a", 5, "e", 4, 7)
+    assert former.leased("m", 1000, 2.0005) == (2, 1, "m", 3000, "e", 4, 2000)
+    assert states[0].leased("m", 1000, 0.0005) == (0, 0, "m", 1000, "", 0, 1)
+
+
+def test_what_is_wanted_is_what_a_plain_function_says() -> None:
+    def unfinished(_: object) -> object:
+        yield
+
+    assert [is_wanted(5, how) for how in (None, bool, lambda _: 0)] == [True, True, False]
+    with pytest.raises(ConfigurationError, match="says what is wanted returned"):
+        is_wanted(5, unfinished)
+
+
 # -- what can be pushed ----------------------------------------------------------------------------
 
 
@@ -202,38 +220,21 @@ def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
     assert said.count(" give ") == len(problems)
 
 
-# -- which messages are meant ----------------------------------------------------------------------
+# -- payloads in a store ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "may_match", "matches"),
-    [
-        (Fields(), True, True),
-        (Fields("s", 3, "g", "i", {"a": "b"}), True, True),
-        (Fields(priority=range(3, 5)), True, True),
-        (Fields(id="j"), True, False),
-        (Fields(group="h"), False, False),
-        (Fields(shard="t"), False, False),
-        (Fields(priority=4), False, False),
-        (Fields(priority=0), False, False),
-        (Fields(priority=range(4, 6)), False, False),
-        (Fields(headers={"a": "c"}), True, False),
-        (Fields(headers={"a": "b", "c": "d"}), True, False),
-    ],
-)
-def test_a_message_matches_when_all_that_is_given_holds(
-    fields: Fields, may_match: bool, matches: bool
-) -> None:
-    message = DynoMessage("i", priority=3, shard="s", group="g", headers={"a": "b", "x": "y"})
-    assert fields.may_match("s", MessageName(3, 5, group_of("g"), 1)) is may_match
-    assert fields(message) is matches
+class Store:
+    def __init__(self, reference: Any) -> None:
+        self.put = lambda _: reference
+        self.get = self.delete = self.ages = lambda *_: ()
 
 
-def test_two_groups_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderq.dyno.message.group_of", lambda group: "00000001")
-    assert Fields(group="a")(DynoMessage(group="a"))
-    assert not Fields(group="a")(DynoMessage(group="b"))
-    assert Fields()(DynoMessage(group="b"))
+def test_a_store_that_returns_no_reference_loses_no_payload() -> None:
+    assert Bodies(Store("r" * 200), 3).put(b"1234") == (b"", "r" * 200)
+    assert Bodies(Store(None), 4).put(b"1234") == Bodies(None, 0).put(b"1234") == (b"1234", None)
+    for wrong in (None, "", 5, b"r", "\ud800", "r" * 201):
+        with pytest.raises(ConfigurationError, match="1 to 200"):
+            Bodies(Store(wrong), 3).put(b"1234")
 
 
 # -- dead letters ----------------------------------------------------------------------------------
@@ -247,6 +248,11 @@ def test_a_letter_comes_back_as_it_was_at_the_place_where_it_lies(
     assert DeadMessage.read(letter.packed(), "s", "n") == letter
     moved = DeadMessage.read(letter.packed(), "t", "o")
     assert (moved.shard, moved.name, moved.data) == ("t", "o", data)
+
+
+def test_a_letter_tells_of_the_deliveries_of_its_message() -> None:
+    letter = DeadMessage.of("s", "n", b"d", DeliveryState(1, 2, "m", 3, "e", 4), "r", 9)
+    assert letter == DeadMessage("n", "s", "r", "e", 1, 2, 4, 9, b"d")
 
 
 def test_of_a_long_reason_or_error_a_letter_keeps_the_beginning() -> None:
@@ -361,6 +367,7 @@ BASE = "/q/shards/a%2Fb"
 MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
 QUEUE = DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
+LETTER = DeadMessage.of("a/b", NAME, b"d", STATE, "r", 9)
 
 
 def test_where_the_parts_of_a_queue_lie() -> None:
@@ -374,7 +381,7 @@ def test_where_the_parts_of_a_queue_lie() -> None:
     assert one.parents == tuple(f"{BASE}/{part}" for part in held)
 
 
-def test_a_delivery_changes_the_claim_that_was_seen_and_a_completion_takes_it_away() -> None:
+def test_a_delivery_changes_the_claim_that_was_seen() -> None:
     claim = SetData(CLAIM, STATE.packed(), 4)
     for choice, expected in (
         (Choice(NAME), (Check(MESSAGE), Create(CLAIM, STATE.packed()))),
@@ -382,7 +389,6 @@ def test_a_delivery_changes_the_claim_that_was_seen_and_a_completion_takes_it_aw
         (Choice(NAME, 4, "r"), (claim, Delete(f"{BASE}/rests/r"))),
     ):
         assert transitions.delivery(SHARD, choice, STATE) == expected
-    assert transitions.completion(SHARD, NAME, 4) == (Delete(CLAIM, 4), Delete(MESSAGE))
 
 
 def test_a_rest_is_marked_with_the_version_that_the_claim_has_then() -> None:
@@ -401,8 +407,24 @@ def test_a_removal_takes_all_of_a_message(version: int | None, marker: str | Non
     rested = () if marker is None else (Delete(f"{BASE}/rests/{marker}"),)
     expected = (*claimed, Delete(MESSAGE), *rested)
     assert transitions.removal(SHARD, NAME, version, marker) == expected
-    letter = Create(f"{BASE}/dead/{NAME}", b"l")
-    assert transitions.burial(SHARD, Choice(NAME, version, marker), b"l") == (*expected, letter)
+    choice, frame, letter = Choice(NAME, version, marker), Frame(b"", "i"), LETTER
+    kept = Create(f"{BASE}/dead/{NAME}", letter.packed())
+    for how, more in (({}, ()), ({"letter": letter}, (kept,))):
+        ended = transitions.end(QUEUE, "a/b", choice, frame, STATE, **how)
+        assert ended == (*expected, *more, Delete("/q/ids/i"))
+
+
+def test_at_the_end_of_a_message_its_id_goes_unless_it_went_when_it_started() -> None:
+    choice, gone = Choice(NAME, 4), (Delete(CLAIM, 4), Delete(MESSAGE))
+    started, lasting = Frame(b"", "i", unique=Unique.STARTED), Frame(b"", "i", unique_s=2.5)
+    window = SetData("/q/ids/i", b"=2507"), Create("/q/windows/0000000002507-i")
+    for frame, state, more in (
+        (started, STATE, ()),
+        (started, DeliveryState(), (Delete("/q/ids/i"),)),
+        (lasting, STATE, window),
+    ):
+        ended = transitions.end(QUEUE, "a/b", choice, frame, state, done_ms=7)
+        assert ended == (*gone, *more)
 
 
 def test_the_id_of_a_message_that_is_over_is_free_or_kept_for_a_while() -> None:

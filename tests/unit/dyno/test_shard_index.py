@@ -183,7 +183,6 @@ def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new
     for name in (old, new, newer):
         index.created(name)
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
-    assert [index.age_by(ageing_s) for ageing_s in (10, 5, None)] == [False, True, True]
 
 
 def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() -> None:
@@ -364,6 +363,11 @@ def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first(
         index.created(second)
         index.created(first)
         assert [choice.name for choice in free(index)] == [first, second]
+
+
+def test_what_is_held_has_a_claim_and_does_not_rest() -> None:
+    choices = Choice("n"), Choice("n", 0), Choice("n", 0, "r")
+    assert [one.is_held for one in choices] == [False, True, False]
 
 
 def test_those_asked_for_are_chosen_if_they_are_free() -> None:

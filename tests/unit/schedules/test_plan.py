@@ -72,9 +72,9 @@ def test_nothing_is_due_before_the_next_tick_and_it_is_run_then():
     new = first_record(definition(), at(10.5))  # has missed nothing
     assert (new.last, new.next) == (at(10.5), at(11))
     early = after(10.9)
-    assert not early.begins and early.next == at(11)
+    assert not early.begins and early.record.next == at(11)
     due = after(11)
-    assert seen(due) == (11, 0, []) and due.record.last == at(11) and due.next == at(12)
+    assert seen(due) == (11, 0, []) and due.record.last == at(11) and due.record.next == at(12)
     assert due.record.running == TickRun(at(11), at(11), 7, "a")
 
 
@@ -198,7 +198,7 @@ def test_two_runs_that_were_asked_for_stand_for_two_times_though_the_calendar_is
 
 def test_a_calendar_that_was_set_back_repeats_nothing_and_one_set_forward_loses_nothing():
     back = after(5, last=10)
-    assert not back.begins and back.next == at(11) and back.record.last == at(10)
+    assert not back.begins and back.record.next == at(11) and back.record.last == at(10)
     forward = after(10 + 24 * 60, last=10)
     assert seen(forward)[0] == 10 + 24 * 60 and forward.record.running is not None
     assert sum(gap.count for gap in forward.gaps) >= 999  # counted up to a thousand
@@ -219,7 +219,7 @@ def test_a_changed_definition_does_not_judge_the_past():
     record = ended(step.record, at(125.6), TickOutcome.DONE)
     changed = then(record, 125.7)
     assert not changed.begins and changed.record.when == WHEN
-    assert (changed.record.last, changed.next) == (at(125.7), at(126))
+    assert (changed.record.last, changed.record.next) == (at(125.7), at(126))
 
 
 def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():

@@ -62,6 +62,8 @@ def test_a_record_is_brief_and_a_missing_part_of_it_is_as_in_a_new_one() -> None
     }
     assert decode(b'{"last": 9, "when": {"every_ms": 1}}', path="/s") == EMPTY
     assert decode_run(ended=None, key=None) == TickRun(5, 6, 7, "a", 1, 0)
+    for at in (0, 10**14 - 1):
+        assert decode_run(at=at) == TickRun(at, 6, 7, "a")
     assert ScheduleWishes() == ScheduleWishes(False, 0, 0)
     many = [TickRun(number, 6, 7, "a") for number in range(KEPT + 1)]
     assert decode(encode(replace(EMPTY, history=tuple(many))), path="/s").history == (*many[1:],)
@@ -87,6 +89,11 @@ SPOILT: list[dict[str, Any]] = [
     {"history": [{"first": 1, "last": 4, "count": 2}]},
     {"history": [{"first": 1, "last": 4, "count": 2, "why": "tired"}]},
     {"history": 5},
+    {"last": 10**18, "when": {"cron": "5 * * * *"}},
+    *({"when": {"cron": cron}} for cron in ("", "5", "61 * * * *")),
+    {"when": {"cron": "5 * * * *", "tz": "Mars/Base"}},
+    *({"running": {"at": at, "began": 6, "term": 7, "candidate": "a"}} for at in (-1, 10**14)),
+    {"history": [{"first": 1, "last": 10**18, "count": 2, "why": "late"}]},
 ]
 
 

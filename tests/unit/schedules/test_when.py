@@ -13,7 +13,7 @@ import pytest
 from cronsim import CronSim
 
 from leaderq.errors import ConfigurationError
-from leaderq.schedules.definition import MOST_COUNTED, When, schedule, when_of
+from leaderq.schedules.definition import MOST_COUNTED, When, definitions_of, schedule, when_of
 
 SPRING, AUTUMN = "2026-03-29T00:00+01:00", "2026-10-25T00:00+02:00"  # Berlin's two nights
 DAY_AFTER_SPRING, DAY_AFTER_AUTUMN = "2026-03-30T00:00+02:00", "2026-10-26T00:00+01:00"
@@ -121,6 +121,16 @@ def test_what_cannot_be_used_is_refused_where_it_is_written(options, said):
     with pytest.raises(ConfigurationError) as refused:
         schedule(**options)
     assert said in str(refused.value)
+
+
+def test_a_schedule_counts_whatever_its_method_is_wrapped_in():
+    def tidy(*_: object) -> None: ...
+
+    tick, wrapped = schedule(every_s=5), (staticmethod, classmethod, property, lambda one: one)
+    kinds = [type("Tidying", (), {"tidy": how(tick(tidy))}) for how in wrapped]
+    kinds += [type("Tidying", (), {"tidy": tick(how(tidy))}) for how in (staticmethod, classmethod)]
+    assert [[*definitions_of(kind)] for kind in kinds] == [["tidy"]] * 6
+    assert definitions_of(type("Quiet", (kinds[0],), {"tidy": None})) == {}
 
 
 @pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"])
