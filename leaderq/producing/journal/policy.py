@@ -122,7 +122,6 @@ class RecoveryReport:
     torn_bytes: int = 0
     """Bytes cut off behind the last whole record: a write that the crash interrupted."""
     damages: tuple[Damage, ...] = ()
-    scanned_bytes: int = 0
     took_s: float = 0.0
 
 
@@ -140,7 +139,6 @@ class JournalCounters:
     exposed: int = 0
     """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable,
     perhaps not on disk."""
-    refused_full: int = 0
     corrupt: int = 0
     """Records that could not be read any more."""
     set_aside: int = 0

@@ -2,13 +2,14 @@
 
 Records that cannot be read are reported and skipped. The reader keeps the last run of records it
 parsed (half a mebibyte, or one record if that is larger), so that reading in small steps parses
-nothing twice. It also keeps one file open.
+nothing twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from leaderq.errors import JournalClosed
 from leaderq.producing.journal.policy import Damage
@@ -25,9 +26,14 @@ class _Place:
 
     segment: Segment
     next_id: int
-    offset: int
+    offset: int = HEADER_BYTES
     records: list[Raw] = field(default_factory=list)
     first_id: int = 0
+
+    def leads_to(self, segment: Segment, position: int) -> bool:
+        """Whether nothing before this place need be parsed again for id ``position``."""
+        is_among = bool(self.records) and self.first_id <= position
+        return self.segment is segment and (is_among or position >= self.next_id)
 
 
 class SegmentReader:
@@ -40,7 +46,6 @@ class SegmentReader:
         self._on_damage = on_damage
         self._reading = primitives.Lock()
         self._place: _Place | None = None
-        self._fd = -1
         self._is_closed = False
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
@@ -73,14 +78,16 @@ class SegmentReader:
                 if segment is None:
                     return []
                 last_id, size = segment.last_id, segment.size
-            try:
-                place = self._placed(segment, position)
-            except FileNotFoundError:
-                self._gone(segment)
-                continue
-            if not place.records or place.next_id <= position:
-                self._advance(place, position, last_id, size)
-            begin = max(0, position - place.first_id) if place.records else 0
+            place = self._place
+            if place is None or not place.leads_to(segment, position):
+                place = self._place = _Place(segment, segment.first_id)
+            if place.next_id <= position or not place.records:
+                try:
+                    self._advance(place, position, last_id, size)
+                except FileNotFoundError:
+                    self._gone(segment)
+                    continue
+            begin = max(0, position - place.first_id)
             some = place.records[begin : begin + most]
             position = some[-1][0] + 1 if some else place.next_id
             if wanted := self._open_ones(segment, some):
@@ -105,54 +112,29 @@ class SegmentReader:
                 return records
             return [raw for raw in records if raw[0] - first_id not in marks]
 
-    def _placed(self, segment: Segment, position: int) -> _Place:
-        """Return the place from which to read id ``position``: the current place, unless it is
-        after this id; otherwise the beginning of the segment.
-        """
-        place = self._place
-        if place is None or place.segment is not segment:
-            self._close()
-            self._fd = self._disk.open(segment.path)
-        elif position >= place.next_id or (place.records and place.first_id <= position):
-            return place
-        self._place = _Place(segment, segment.first_id, HEADER_BYTES)
-        return self._place
-
     def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
         """Parse records until one has the id ``position`` or a later id, or until the end."""
         segment, name = place.segment, place.segment.path.name
         place.records = []
         span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
-        for found in scan(self._read, span):
-            if isinstance(found, Run):
-                place.records, place.first_id = found.records, found.first_id
-                place.next_id, place.offset = found.last_id + 1, found.end
-                if found.last_id >= position:
-                    return
-            elif not found.is_tail:
-                self._on_damage(segment, found.damage(name))
-        place.records = []
+        fd = self._disk.open(segment.path)
+        try:
+            for found in scan(partial(self._disk.read, fd), span):
+                if isinstance(found, Run):
+                    place.next_id, place.offset = found.last_id + 1, found.end
+                    if found.last_id >= position:
+                        place.records, place.first_id = found.records, found.first_id
+                        return
+                elif not found.is_tail:
+                    self._on_damage(segment, found.damage(name))
+        finally:
+            self._disk.close(fd)
         if place.next_id <= last_id:
             reason, lost = "its end is missing or spoilt", (place.next_id, last_id)
             damage = Damage(name, reason, place.offset, size - place.offset, lost)
             self._on_damage(segment, damage)
         place.next_id, place.offset = last_id + 1, size
 
-    def _read(self, size: int, offset: int) -> bytes:
-        return self._disk.read(self._fd, size, offset)
-
-    def forget(self, segment: Segment) -> None:
-        with self._reading:
-            if self._place is not None and self._place.segment is segment:
-                self._close()
-
     def close(self) -> None:
         with self._reading:
-            self._is_closed = True
-            self._close()
-
-    def _close(self) -> None:
-        self._place = None
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-            self._fd = -1
+            self._is_closed, self._place = True, None

@@ -20,7 +20,7 @@ from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import NO_SPACE, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
-from leaderq.producing.journal.records import Entry, encode
+from leaderq.producing.journal.records import Entry, encode, microseconds
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
 
@@ -66,11 +66,8 @@ class RecordStore:
         """
         what = f"journal {str(self.directory)!r}"
         if isinstance(error, OSError) and error.errno in NO_SPACE:
-            self._counters.refused_full += 1
             full = JournalFull(f"no space is left for {what}; nothing was stored")
             return with_cause(full, error)
-        if isinstance(error, LeaderqError):
-            return error
         failed = f"{what} could not be written: {told(error)}; nothing was stored"
         return with_cause(JournalFailed(failed), error)
 
@@ -87,7 +84,7 @@ class RecordStore:
         if segment.codec != self.codec and not segment.records:
             write_all(self._disk, self._fd, self._header(segment.first_id).encode(), 0)
             segment.codec = self.codec
-        now_us = int(self._clock() * 1e6)
+        now_us = microseconds(self._clock())
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
         self._write_behind(segment, data)
         self._sync_if_due(count, segment)
@@ -242,7 +239,7 @@ class RecordStore:
             self._index.replace(None, segment)
 
     def _header(self, first_id: int) -> SegmentHeader:
-        created_us = int(self._clock() * 1e6)
+        created_us = microseconds(self._clock())
         return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
 
     def _created(self, path: Path, header: bytes) -> int:
@@ -289,4 +286,6 @@ class RecordStore:
                 self._cut(self.segment.size)
             fd, self._fd = self._fd, -1
             self._disk.close(fd)
+        if self.segment is not None:
+            self.segment.sealed = True
         self._is_sound, self.segment, self._unsynced = False, None, 0
