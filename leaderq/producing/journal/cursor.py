@@ -140,23 +140,23 @@ class CursorWriter:
         self._sequence = sequence
         self._boot_id = boot_id()
         self._saved = b""
-        self._fds: list[int] = []
-        try:
-            for name in NAMES:
-                self._fds.append(self._opened(self._directory / name))
-        except OSError:
-            self.close()
-            raise
+        for name in NAMES:
+            self._disk.close(self._opened(name))
         # Also renames and deletions of the recovery, before anything is deleted that relies on
         # them.
         self._disk.sync_directory(self._directory)
 
-    def _opened(self, path: Path) -> int:
+    def _opened(self, name: str) -> int:
+        path = self._directory / name
         try:
             return self._disk.open(path, writable=True)
         except FileNotFoundError:
             fd = self._disk.create(path)
-        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
+        try:
+            write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
+        except OSError:
+            self._disk.close(fd)
+            raise
         return fd
 
     def save(self, *, clean: bool = False, without: Sequence[Segment] = ()) -> None:
@@ -170,10 +170,13 @@ class CursorWriter:
             if body == self._saved:
                 return
             sequence = self._sequence + 1
-            fd = self._fds[sequence % len(self._fds)]
             try:
-                write_all(self._disk, fd, encode(body, sequence), 0)
-                self._disk.sync(fd)
+                fd = self._opened(NAMES[sequence % len(NAMES)])
+                try:
+                    write_all(self._disk, fd, encode(body, sequence), 0)
+                    self._disk.sync(fd)
+                finally:
+                    self._disk.close(fd)
             except OSError:
                 self._counters.failed_cursor_saves += 1
                 raise
@@ -233,7 +236,3 @@ class CursorWriter:
     def _drop(self, segment: Segment) -> None:
         with self._gate:
             self._index.replace(segment, None)
-
-    def close(self) -> None:
-        while self._fds:
-            self._disk.close(self._fds.pop())

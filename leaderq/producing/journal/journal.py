@@ -20,7 +20,16 @@ from typing import Any, Final
 
 from leaderq.base import chance
 from leaderq.base import clock as clocks
-from leaderq.base.arguments import Problem, is_number, is_time, require, timeout, wanted
+from leaderq.base.arguments import (
+    Problem,
+    at_least,
+    between,
+    is_number,
+    is_time,
+    require,
+    timeout,
+    wanted,
+)
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
@@ -34,17 +43,14 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.producing.journal.cursor import CursorWriter
-from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
+from leaderq.producing.journal.disk import NO_SPACE, DirectoryLock, Disk, make_directories
 from leaderq.producing.journal.line import GROUP_BYTES, Committer, OnDurable
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
-    SEGMENT_BYTES,
     Damage,
     Interval,
     JournalCounters,
     Policy,
-    allotment,
-    fitting_segment_bytes,
 )
 from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import (
@@ -62,6 +68,9 @@ from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
+SEGMENT_BYTES: Final = 32 << 20
+_LEAST_BYTES: Final = 4096
+_ALLOT_BYTES: Final = 1 << 20
 _ALL: Final = 1 << 62
 Bytes = bytes | bytearray | memoryview
 
@@ -103,8 +112,16 @@ class Journal:
         clock: Callable[[], float] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        self._segment_bytes = fitting_segment_bytes(segment_bytes, max_bytes, reserve_bytes)
-        allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
+        require(
+            at_least("max_bytes", max_bytes, 4 * _LEAST_BYTES, "bytes", or_none=""),
+            between("segment_bytes", segment_bytes, _LEAST_BYTES, 1 << 30),
+            at_least("reserve_bytes", reserve_bytes, 0),
+        )
+        if max_bytes is not None:
+            segment_bytes = min(segment_bytes, max_bytes // 4)  # room comes back bit by bit
+        allots = sync == EVERY_ITEM and segment_bytes >= 8 * _ALLOT_BYTES
+        allot_bytes = _ALLOT_BYTES if allots else 0
+        self._segment_bytes = segment_bytes
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
         self._reserve_bytes = reserve_bytes
         self._clock = clocks.calendar_s if clock is None else clock
@@ -144,11 +161,9 @@ class Journal:
             policy=self.sync,
             segment_bytes=self._segment_bytes,
             clock=self._clock,
-            previous=found.previous,
             stamp=chance.token_bits(32) if found.stamp is None else found.stamp,
             allot_bytes=allot_bytes,
         )
-        self._store.begin()
         self._committer = Committer(
             parts,
             self._store,
@@ -157,22 +172,29 @@ class Journal:
             chores=self._tidy,
             on_room=lambda: self.when_room(),
         )
+        try:
+            self._tidy()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            log.warning(
+                "no space left for the journal, what is in it can be read folder=%s", self.directory
+            )
         self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete the segments that are done with. If the one in use is among them, begin a new one,
-        provided that it is larger than half of the size for segments, or that there is too little
-        room for another.
+        """Delete the segments that are done with, and have one to write to. The one in use is
+        replaced if it is larger than half of the size for segments, or there is too little room for
+        another.
         """
-        segment, is_spent = self._store.segment, False
+        segment = self._store.segment
         if segment is not None and segment.records and not segment.open_records:
             left = min(self._room()[0], self._disk.free_bytes(self.directory))
             is_half = segment.size > self._segment_bytes // 2
-            is_spent = is_half or self.trouble is not None or left < self._segment_bytes
-        if is_spent:
-            self._store.close()  # an open file would keep its room
+            if is_half or self.trouble is not None or left < self._segment_bytes:
+                self._store.close()  # an open file would keep its room
         self._cursor.tidy()
-        if is_spent:
+        if self._store.segment is None and self.trouble is None:
             self._store.roll()
 
     def append(
@@ -567,7 +589,6 @@ class Journal:
             finally:
                 self._store.close()
                 self._reader.close()
-                self._cursor.close()
                 self._lock.release()
             if left:
                 log.error("journal closed, records not written count=%d error=%s", left, error)

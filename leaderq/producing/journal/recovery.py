@@ -57,7 +57,7 @@ LEAP: Final = 1 << 20
 
 class Recovery:
     """Repairs a directory, which must be locked, and then holds the state with which a journal
-    begins. ``previous``: what the first segment's header says of the segment before it.
+    begins.
 
     :raises JournalFailed: a later version of leaderq wrote a segment.
     :raises OSError: the file system failed.
@@ -81,8 +81,6 @@ class Recovery:
             for segment in self.segments:
                 force(disk, segment.path)
         self.index = SegmentIndex(self.segments, self._first_free_id())
-        last = self.segments[-1] if self.segments else None
-        self.previous = (last.first_id, last.records, last.size) if last else (0, 0, 0)
         self.report = RecoveryReport(
             segments=len(self.segments),
             records=self.index.depth,
