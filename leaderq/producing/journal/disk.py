@@ -94,15 +94,12 @@ def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
     """Write all of ``data``. After a short write the rest is tried again, which raises the reason
     if it fails.
     """
-    written = disk.write(fd, data, offset)
-    if written == len(data):
-        return
     rest = memoryview(data)
-    while written < len(data):
-        step = disk.write(fd, rest[written:], offset + written)
+    while rest:
+        step = disk.write(fd, rest, offset)
         if step <= 0:
-            raise OSError(5, "the file takes no more bytes, without a reason")
-        written += step
+            raise OSError(errno.EIO, "the file takes no more bytes, without a reason")
+        rest, offset = rest[step:], offset + step
 
 
 NAME: Final = "lock"

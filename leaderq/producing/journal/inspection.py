@@ -7,11 +7,12 @@ half written. A segment that is deleted meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from leaderq.errors import ConfigurationError
 from leaderq.producing.journal.disk import Disk, is_locked
@@ -28,7 +29,6 @@ from leaderq.producing.journal.records import (
 from leaderq.producing.journal.recovery import DirectoryScan, SegmentFile, segment_file
 from leaderq.producing.journal.segments import HEADER_BYTES, AckBitmap, parse_name
 
-T = TypeVar("T")
 _NAME_LENGTH: Final = len("00000000000000000001-5c31b172.seg")
 
 
@@ -89,15 +89,17 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
     """
     place = Path(directory)
     found, is_open = _found(place), is_locked(place)
-    views = [_there(partial(_view, found, file, thorough, is_open)) for file in found.files]
-    segments = tuple(view for view in views if view is not None)
+    segments = []
+    for file in found.files:
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            segments.append(_view(found, file, thorough, is_open))
     return JournalView(
         place,
         is_open,
         found.cursor.clean,
         found.bad_slots,
         max([found.cursor.next_id, *(view.first_id + view.records for view in segments)]),
-        segments,
+        tuple(segments),
         tuple((path.name, path.stat().st_size) for path in found.bad),
         () if is_open else tuple(found.missing()),
     )
@@ -149,9 +151,10 @@ def entries(
 
 
 def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
-    fd = _there(partial(disk.open, file.path))
-    if fd is None:
-        return
+    try:
+        fd = disk.open(file.path)
+    except FileNotFoundError:
+        return  # deleted meanwhile
     salt, last_id = salt_of(file.first_id, file.stamp), file.first_id + file.size // HEAD_BYTES
     try:
         span = ScanRange(HEADER_BYTES, file.size, salt, file.first_id, last_id)
@@ -160,11 +163,3 @@ def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
                 yield from map(record_of, run.records)
     finally:
         disk.close(fd)
-
-
-def _there(work: Callable[[], T]) -> T | None:
-    """Return what ``work`` returns; ``None`` if a file was deleted meanwhile."""
-    try:
-        return work()
-    except FileNotFoundError:
-        return None

@@ -18,7 +18,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq.base import chance
 from leaderq.base import clock as clocks
 from leaderq.base.arguments import (
     Problem,
@@ -26,6 +25,7 @@ from leaderq.base.arguments import (
     between,
     is_number,
     is_time,
+    plain_function,
     require,
     timeout,
     wanted,
@@ -98,7 +98,7 @@ class Journal:
     :raises JournalLocked: the directory is open elsewhere.
     :raises JournalFailed: the journal cannot be read or written, or a later version of leaderq
         wrote it.
-    :raises ConfigurationError: a limit that cannot be kept.
+    :raises ConfigurationError: an argument is not what it must be, or a limit cannot be kept.
     """
 
     def __init__(
@@ -112,7 +112,13 @@ class Journal:
         clock: Callable[[], float] | None = None,
         disk: Disk | None = None,
     ) -> None:
+        given: Any = directory
+        name = str(given) if isinstance(given, str | PathLike) else ""
+        is_path = name != "" and "\0" not in name
         require(
+            wanted("directory", directory, is_path, "the path of a directory"),
+            wanted("sync", sync, isinstance(sync, Policy), "a policy, such as EVERY_ITEM"),
+            plain_function("clock", clock, or_none=True),
             at_least("max_bytes", max_bytes, 4 * _LEAST_BYTES, "bytes", or_none=""),
             between("segment_bytes", segment_bytes, _LEAST_BYTES, 1 << 30),
             at_least("reserve_bytes", reserve_bytes, 0),
@@ -125,19 +131,15 @@ class Journal:
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
         self._reserve_bytes = reserve_bytes
         self._clock = clocks.calendar_s if clock is None else clock
-        given: Any = directory
-        name = str(given) if isinstance(given, str | PathLike) else ""
-        is_path = name != "" and "\0" not in name
-        require(wanted("directory", directory, is_path, "the path of a directory"))
         self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
         self.counters = JournalCounters()
-        # Reentrant only so that a call which interrupts its own thread can be refused.
-        self._gate = primitives.RLock()
+        # Reentrant only so that a call which interrupts its own thread can be refused, and one of
+        # a callback that is told of the end.
+        self._gate, self._closing = primitives.RLock(), primitives.RLock()
         self.when_room: Callable[[], object] = bool
         """Called on the writer's thread when there is room again; must not wait for anything."""
         self._closed = self._is_claimed = False
-        self._closing = primitives.Lock()
         self._disk = disk or Disk()
         with self._translated("opened"):
             make_directories(self._disk, self.directory)
@@ -161,7 +163,7 @@ class Journal:
             policy=self.sync,
             segment_bytes=self._segment_bytes,
             clock=self._clock,
-            stamp=chance.token_bits(32) if found.stamp is None else found.stamp,
+            stamp=found.stamp,
             allot_bytes=allot_bytes,
         )
         self._committer = Committer(
@@ -207,7 +209,8 @@ class Journal:
         :raises JournalFull: the cap or the reserve does not allow it; nothing was stored.
         :raises JournalFull, JournalFailed: the disk takes nothing; nothing was stored.
         :raises JournalSlow: the disk did not answer in time, or takes nothing now; the record was
-            accepted, and is stored as soon as the disk takes it.
+            accepted, and is stored as soon as the disk takes it. Or too much waits for the disk
+            already; then the error says that nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
         return self.append_many((payload,), ttl_s=ttl_s, timeout_s=timeout_s).start
@@ -277,7 +280,7 @@ class Journal:
         with self._gate:
             record_id = self._join([entry], timeout_s)
             if on_durable is not None:
-                self._committer.call_when_stored(record_id, on_durable)
+                self._committer.callbacks.append((record_id, on_durable))
         return record_id
 
     def _entry(self, payload: Bytes, ttl_s: float | None) -> Entry:
@@ -648,10 +651,10 @@ class Journal:
             )
 
     def _refuse_to_wait_for_myself(self) -> None:
-        if self.is_writer:
+        if self.is_writer or self._closing._is_owned():  # type: ignore[attr-defined]
             raise WouldDeadlock(
-                "a callback of the journal was about to wait for the journal's writer, which is "
-                "the thread that calls it; have another thread do that"
+                "a callback of the journal was about to wait for the thread that calls it; have "
+                "another thread do that"
             )
 
     @contextmanager

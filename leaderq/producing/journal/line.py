@@ -107,7 +107,8 @@ class Committer:
         """Records that were acknowledged before they were written."""
         self.batches: deque[CommitBatch] = deque()
         self._group_bytes = group_bytes
-        self._callbacks: deque[tuple[int, OnDurable]] = deque()
+        self.callbacks: deque[tuple[int, OnDurable]] = deque()
+        """Whom to call for which stored record, in the order of the ids."""
         self._waiters: list[LineWaiter] = []
         self._most = _WHOLE
         self._chores, self._on_room = chores, on_room
@@ -142,9 +143,6 @@ class Committer:
         batch.entries += entries
         return first_id
 
-    def call_when_stored(self, record_id: int, callback: OnDurable) -> None:
-        self._callbacks.append((record_id, callback))
-
     def wait_stored(self, end_id: int, *, is_flush: bool) -> LineWaiter:
         waiter = LineWaiter(end_id, is_flush)
         is_stored = end_id <= self._index.next_id
@@ -174,7 +172,7 @@ class Committer:
             for waiter in self._waiters:
                 waiter.tell(error)
         left = self.next_id - self._index.next_id - len(self.done)
-        while self._callbacks:
+        while self.callbacks:
             self._call(error)
         return left
 
@@ -294,7 +292,7 @@ class Committer:
                 written = {one for one in self.done if one < stored}
                 self._index.mark(written)
                 self.done -= written
-        while self._callbacks and self._callbacks[0][0] < stored:
+        while self.callbacks and self.callbacks[0][0] < stored:
             self._call(None)
         for waiter in list(self._waiters):
             error: LeaderqError | None = None
@@ -305,7 +303,11 @@ class Committer:
                 except LeaderqError as exc:
                     error = exc
             elif (trouble := self.trouble) is not None:
-                error = slow_because(trouble)
+                slow = JournalSlow(
+                    "the record was accepted, and is stored as soon as the disk takes it: do not "
+                    f"append it again. At present: {trouble}"
+                )
+                error = with_cause(slow, trouble)
             else:
                 continue
             waiter.tell(error)
@@ -313,16 +315,10 @@ class Committer:
 
     def _call(self, error: LeaderqError | None) -> None:
         """Call the first callback. Whatever it raises, it was called."""
-        record_id, callback = self._callbacks[0]
+        record_id, callback = self.callbacks[0]
         try:
             require_finished(callback(record_id if error is None else None, error), "on_durable")
         except (Exception, SystemExit):
             log.exception("callback for a stored record failed")
         finally:
-            self._callbacks.popleft()
-
-
-def slow_because(trouble: LeaderqError) -> JournalSlow:
-    """The error for callers whose records are in the line while the disk takes nothing."""
-    text = "the record was accepted, and is stored as soon as the disk takes it: do not append it"
-    return with_cause(JournalSlow(f"{text} again. At present: {trouble}"), trouble)
+            self.callbacks.popleft()

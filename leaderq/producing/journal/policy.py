@@ -109,6 +109,7 @@ class JournalCounters:
     """Writes; ``appended / batches`` is the mean size of a group."""
     fsyncs: int = 0
     failed_writes: int = 0
+    """Writes that the disk refused, or could not force out; they are tried again."""
     failed_syncs: int = 0
     exposed: int = 0
     """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable,

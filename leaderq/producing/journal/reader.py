@@ -8,8 +8,8 @@ nothing twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from leaderq.errors import JournalClosed
 from leaderq.producing.journal.policy import Damage
@@ -17,23 +17,7 @@ from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, s
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
 from leaderq.threads import primitives
 
-
-@dataclass
-class _Place:
-    """How far a segment was read. ``records``: the records parsed last, from ``first_id`` on; they
-    end at ``offset``, where the record ``next_id`` begins.
-    """
-
-    segment: Segment
-    next_id: int
-    offset: int = HEADER_BYTES
-    records: list[Raw] = field(default_factory=list)
-    first_id: int = 0
-
-    def leads_to(self, segment: Segment, position: int) -> bool:
-        """Whether nothing before this place need be parsed again for id ``position``."""
-        is_among = bool(self.records) and self.first_id <= position
-        return self.segment is segment and (is_among or position >= self.next_id)
+_NOTHING: Final = Run(0, 0, 0, -1, [])
 
 
 class SegmentReader:
@@ -45,7 +29,7 @@ class SegmentReader:
         self._disk, self._gate, self._index = parts.disk, parts.gate, parts.index
         self._on_damage = on_damage
         self._reading = primitives.Lock()
-        self._place: _Place | None = None
+        self._last: tuple[Segment, Run] | None = None  # what was parsed last
         self._is_closed = False
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
@@ -78,18 +62,14 @@ class SegmentReader:
                 if segment is None:
                     return []
                 last_id, size = segment.last_id, segment.size
-            place = self._place
-            if place is None or not place.leads_to(segment, position):
-                place = self._place = _Place(segment, segment.first_id)
-            if place.next_id <= position or not place.records:
-                try:
-                    self._advance(place, position, last_id, size)
-                except FileNotFoundError:
-                    self._gone(segment)
-                    continue
-            begin = max(0, position - place.first_id)
-            some = place.records[begin : begin + most]
-            position = some[-1][0] + 1 if some else place.next_id
+            try:
+                run = self._run_to(segment, position, last_id, size)
+            except FileNotFoundError:
+                self._gone(segment)
+                continue
+            begin = max(0, position - run.first_id)
+            some = run.records[begin : begin + most]
+            position = some[-1][0] + 1 if some else last_id + 1
             if wanted := self._open_ones(segment, some):
                 return wanted
 
@@ -112,29 +92,34 @@ class SegmentReader:
                 return records
             return [raw for raw in records if raw[0] - first_id not in marks]
 
-    def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
-        """Parse records until one has the id ``position`` or a later id, or until the end."""
-        segment, name = place.segment, place.segment.path.name
-        place.records = []
-        span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
+    def _run_to(self, segment: Segment, position: int, last_id: int, size: int) -> Run:
+        """Return the run with the id ``position`` or, if that cannot be read, with the next that
+        can; one without records if there is none.
+        """
+        before, run = self._last or (None, _NOTHING)
+        position = max(position, segment.first_id)
+        if before is not segment or position < run.first_id:
+            run = Run(HEADER_BYTES, HEADER_BYTES, segment.first_id, segment.first_id - 1, [])
+        if position <= run.last_id:
+            return run
+        span = ScanRange(run.end, size, segment.salt, run.last_id + 1, last_id)
         fd = self._disk.open(segment.path)
         try:
             for found in scan(partial(self._disk.read, fd), span):
                 if isinstance(found, Run):
-                    place.next_id, place.offset = found.last_id + 1, found.end
-                    if found.last_id >= position:
-                        place.records, place.first_id = found.records, found.first_id
-                        return
+                    self._last, run = (segment, found), found
+                    if position <= run.last_id:
+                        return run
                 elif not found.is_tail:
-                    self._on_damage(segment, found.damage(name))
+                    self._on_damage(segment, found.damage(segment.path.name))
         finally:
             self._disk.close(fd)
-        if place.next_id <= last_id:
-            reason, lost = "its end is missing or spoilt", (place.next_id, last_id)
-            damage = Damage(name, reason, place.offset, size - place.offset, lost)
-            self._on_damage(segment, damage)
-        place.next_id, place.offset = last_id + 1, size
+        if run.last_id < last_id:
+            reason, lost = "its end is missing or spoilt", (run.last_id + 1, last_id)
+            name = segment.path.name
+            self._on_damage(segment, Damage(name, reason, run.end, size - run.end, lost))
+        return _NOTHING
 
     def close(self) -> None:
         with self._reading:
-            self._is_closed, self._place = True, None
+            self._is_closed, self._last = True, None

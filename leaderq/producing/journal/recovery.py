@@ -19,14 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from leaderq.base import chance
 from leaderq.errors import JournalFailed
-from leaderq.producing.journal.cursor import (
-    CursorState,
-    Known,
-    boot_id,
-    read_cursor,
-    set_aside,
-)
+from leaderq.producing.journal.cursor import CursorState, Known, boot_id, read_cursor, set_aside
 from leaderq.producing.journal.disk import NO_SPACE, Disk, force
 from leaderq.producing.journal.policy import Damage, RecoveryReport
 from leaderq.producing.journal.records import (
@@ -67,7 +62,8 @@ class Recovery:
         began = time.perf_counter()
         self.disk, self.directory = disk, directory
         self.found = found = DirectoryScan.of(disk, directory)
-        self.sequence, self.stamp = found.cursor.sequence, found.stamp
+        self.sequence = found.cursor.sequence
+        self.stamp = found.files[-1].stamp if found.files else chance.token_bits(32)
         self._is_same_boot = found.cursor.boot_id == boot_id() != bytes(16)
         self.segments: list[Segment] = []
         self.damages: list[Damage] = []
@@ -97,7 +93,8 @@ class Recovery:
         known = self.found.known(file.first_id)
         if self.found.is_finished(file):
             return self.disk.remove(file.path)
-        if file.is_stub and known is None:
+        if file.header is None and file.size < HEADER_BYTES and known is None:
+            # Its creation was interrupted, so no record was ever in it.
             self.torn_bytes += file.size
             return self.disk.remove(file.path)
         marks = known.marks if known else AckBitmap()
@@ -186,11 +183,6 @@ class SegmentFile:
     size: int
     header: SegmentHeader | None
 
-    @property
-    def is_stub(self) -> bool:
-        """Whether the file's creation was interrupted, so that no record was ever in it."""
-        return self.header is None and self.size < HEADER_BYTES
-
 
 @dataclass
 class SegmentContent:
@@ -248,10 +240,6 @@ class DirectoryScan:
             if (header := file.header) is not None and header.previous_bytes:
                 complete[header.previous_first_id] = header.previous_records, header.previous_bytes
         return cls(disk, files, bad, cursor, bad_slots, complete)
-
-    @property
-    def stamp(self) -> int | None:
-        return self.files[-1].stamp if self.files else None
 
     @property
     def is_new(self) -> bool:

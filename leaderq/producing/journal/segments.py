@@ -261,26 +261,20 @@ class SegmentIndex:
         """Mark these stored records as done with; return how many were not marked before, and the
         segments that have them.
         """
-        newly, last_id = 0, -1
-        segment: Segment | None = None
-        touched: list[Segment] = []
+        newly, touched = 0, list[Segment]()
+        first_id, last_id = 0, -1  # of the segment found last
         for number in numbers:
-            if segment is None or not segment.first_id <= number <= last_id:
-                if (segment := self.holding(number)) is None:
+            if not first_id <= number <= last_id:
+                segment = self.segments[self._at(number)] if self.segments else None
+                if segment is None or not segment.first_id <= number <= segment.last_id:
                     continue
-                last_id = segment.last_id
+                first_id, last_id = segment.first_id, segment.last_id
                 touched.append(segment)
-            newly += segment.marks.add(number - segment.first_id)
+            newly += touched[-1].marks.add(number - first_id)
         return newly, touched
 
     def _at(self, record_id: int) -> int:
         return max(0, bisect_right(self.segments, record_id, key=attrgetter("first_id")) - 1)
-
-    def holding(self, record_id: int) -> Segment | None:
-        for segment in self.segments[self._at(record_id) :][:1]:
-            if segment.first_id <= record_id <= segment.last_id:
-                return segment
-        return None
 
     def from_id(self, record_id: int) -> Segment | None:
         """Return the first segment with this id or a later one that has a record not done with."""

@@ -79,9 +79,21 @@ class RecordStore:
         self._promise_ids(count)
         now_us = microseconds(self._clock())
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
-        self._write_behind(segment, data)
-        self._sync_if_due(count, segment)
-        end = segment.size + len(data)
+        begin, end = segment.size, segment.size + len(data)
+        is_small = len(data) < self._allot_bytes >> 4
+        if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
+            self._allot(begin)  # many small records came: it pays
+        unsynced, policy = self._unsynced + count, self._policy
+        try:
+            write_all(self._disk, self._fd, data, begin)
+            if isinstance(policy, Every) and unsynced >= policy.items:
+                self._sync()
+                unsynced = 0
+        except OSError:
+            self._counters.failed_writes += 1
+            self._cut(begin)
+            raise
+        self._unsynced, self._allotted = unsynced, max(self._allotted, end)
         segment.extent = (segment.records + count, end)  # stored, by this statement
         self._counters.appended += count
         self._counters.batches += 1
@@ -91,22 +103,6 @@ class RecordStore:
         fits = segment.size + size <= self._segment_bytes or not segment.records
         is_next = segment.last_id + 1 == first_id and segment.codec == self.codec
         return self._is_sound and fits and is_next
-
-    def _write_behind(self, segment: Segment, data: bytes) -> None:
-        """Write ``data`` after the last record. If this raises, the file ends where it ended
-        before, or is not used any more.
-        """
-        begin, end = segment.size, segment.size + len(data)
-        is_small = len(data) < self._allot_bytes >> 4
-        if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
-            self._allot(begin)  # many small records came: it pays
-        try:
-            write_all(self._disk, self._fd, data, begin)
-        except OSError:
-            self._counters.failed_writes += 1
-            self._cut(begin)
-            raise
-        self._allotted = max(self._allotted, end)
 
     def _allot(self, end: int) -> None:
         """Fill the space after ``end`` with zeros. A sync is twice as fast if bytes were
@@ -142,16 +138,6 @@ class RecordStore:
         self._cursor.save()
 
     # -- syncs -------------------------------------------------------------------------------------
-
-    def _sync_if_due(self, count: int, segment: Segment) -> None:
-        if not isinstance(self._policy, Every) or self._unsynced + count < self._policy.items:
-            self._unsynced += count
-            return
-        try:
-            self._sync()
-        except OSError:
-            self._cut(segment.size)
-            raise
 
     def _sync(self) -> None:
         """Force out the written records. If this raises, nobody knows what is on the disk, and the

@@ -81,15 +81,16 @@ def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_that_cannot_be_kept_are_refused_all_at_once(place):
+def test_what_cannot_be_kept_is_refused_all_at_once(place):
     for limits in (
         {"segment_bytes": 4095, "max_bytes": 16383, "reserve_bytes": -1},
-        {"segment_bytes": (1 << 30) + 1},
+        {"segment_bytes": (1 << 30) + 1, "sync": Every, "clock": "now"},
+        {"sync": None},
     ):
         with pytest.raises(ConfigurationError) as refused:
             Journal(place, **limits)
         assert len(refused.value.problems) == len(limits)
-        assert all(f"{name}={value}" in str(refused.value) for name, value in limits.items())
+        assert all(name in str(refused.value) for name in limits)
 
 
 def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
