@@ -426,9 +426,11 @@ class JournalSending:
         self.sent += len(confirmed)
         if isinstance(outcome.error, SinkBroken):
             raise outcome.error
-        for at, error in sorted(outcome.refused.items()):
-            raise _not_for_kafka(batch[at][0], error) from error
-        return [batch[at] for at in sorted(again)]
+        left = sorted(again | outcome.refused.keys())
+        if left and left[0] in outcome.refused:  # else it waits for those in front of it
+            number, error = batch[left[0]][0], outcome.refused[left[0]]
+            raise _not_for_kafka(number, error) from error
+        return [batch[at] for at in left]
 
 
 def _not_for_kafka(number: int, error: BaseException) -> ConfigurationError:

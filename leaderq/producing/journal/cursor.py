@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,7 @@ class Known:
 
 @dataclass(frozen=True)
 class CursorState:
-    """One saved state."""
+    """One saved state. The saves are numbered from 1 on; 0: there is none."""
 
     sequence: int = 0
     next_id: int = 1
@@ -61,16 +61,10 @@ class CursorState:
     boot_id: bytes = bytes(16)
     segments: dict[int, Known] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
-        count = len(self.segments)
-        parts = [_BODY.pack(self.next_id, self.reserved, self.clean, self.boot_id, count)]
-        for first_id, known in self.segments.items():
-            bits, front = known.marks.packed_bits(), known.marks.front
-            told = (first_id, known.records, known.size, front, known.damaged, len(bits))
-            parts += (_SEGMENT.pack(*told), bits)
-        body = b"".join(parts)
-        crc = _checksum(body, self.sequence)
-        return _FRONT.pack(_MAGIC, _VERSION, 0, len(body), self.sequence, crc) + body
+
+def encode(body: bytes, sequence: int) -> bytes:
+    crc = _checksum(body, sequence)
+    return _FRONT.pack(_MAGIC, _VERSION, 0, len(body), sequence, crc) + body
 
 
 def decode(data: bytes) -> CursorState | None:
@@ -93,32 +87,28 @@ def decode(data: bytes) -> CursorState | None:
     return CursorState(sequence, next_id, reserved, bool(clean), boot_id, segments)
 
 
-def newest(slots: list[CursorState | None]) -> CursorState | None:
-    whole = (slot for slot in slots if slot is not None)
-    return max(whole, key=lambda slot: slot.sequence, default=None)
-
-
 def _checksum(body: bytes, sequence: int) -> int:
     return zlib.crc32(body, zlib.crc32(_SEQUENCE.pack(sequence)))
 
 
-def read_slots(disk: Disk, directory: Path) -> list[CursorState | None]:
-    """Return the states in both slots; ``None`` for a slot that is missing, torn or damaged.
+def read_cursor(disk: Disk, directory: Path) -> tuple[CursorState, int]:
+    """Return the newest state that was saved, and how many slots are missing, torn or damaged.
 
     :raises OSError: a slot cannot be read for another reason.
     """
-    found: list[CursorState | None] = []
+    found = []
     for name in NAMES:
         try:
             fd = disk.open(directory / name)
         except FileNotFoundError:
-            found.append(None)
             continue
         try:
             found.append(decode(disk.read(fd, 1 << 30, 0)))
         finally:
             disk.close(fd)
-    return found
+    whole = [slot for slot in found if slot is not None]
+    newest = max(whole, key=lambda slot: slot.sequence, default=CursorState())
+    return newest, len(NAMES) - len(whole)
 
 
 def boot_id() -> bytes:
@@ -143,33 +133,30 @@ def set_aside(disk: Disk, path: Path) -> Path:
 class CursorWriter:
     """Writes states to the two slots in turn. Used by several threads; one saves at a time."""
 
-    def __init__(
-        self, parts: JournalParts, sequence: int, forget: Callable[[Segment], None]
-    ) -> None:
+    def __init__(self, parts: JournalParts, sequence: int) -> None:
         self._disk, self._directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
         self._saving = primitives.Lock()
         self._sequence = sequence
         self._boot_id = boot_id()
         self._saved = b""
-        self.forget = forget
-        self._fds: list[int] = []
-        try:
-            for name in NAMES:
-                self._fds.append(self._opened(self._directory / name))
-        except OSError:
-            self.close()
-            raise
+        for name in NAMES:
+            self._disk.close(self._opened(name))
         # Also renames and deletions of the recovery, before anything is deleted that relies on
         # them.
         self._disk.sync_directory(self._directory)
 
-    def _opened(self, path: Path) -> int:
+    def _opened(self, name: str) -> int:
+        path = self._directory / name
         try:
             return self._disk.open(path, writable=True)
         except FileNotFoundError:
             fd = self._disk.create(path)
-        write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
+        try:
+            write_all(self._disk, fd, bytes(_ALLOTTED), 0)  # forced out with the first save
+        except OSError:
+            self._disk.close(fd)
+            raise
         return fd
 
     def save(self, *, clean: bool = False, without: Sequence[Segment] = ()) -> None:
@@ -179,28 +166,32 @@ class CursorWriter:
         """
         with self._saving:
             with self._gate:
-                state = self._state(clean, without)
-                body = state.encode()
+                body = self._body(clean, without)
             if body == self._saved:
                 return
             sequence = self._sequence + 1
-            fd = self._fds[sequence % len(self._fds)]
             try:
-                write_all(self._disk, fd, replace(state, sequence=sequence).encode(), 0)
-                self._disk.sync(fd)
+                fd = self._opened(NAMES[sequence % len(NAMES)])
+                try:
+                    write_all(self._disk, fd, encode(body, sequence), 0)
+                    self._disk.sync(fd)
+                finally:
+                    self._disk.close(fd)
             except OSError:
                 self._counters.failed_cursor_saves += 1
                 raise
             self._sequence, self._saved = sequence, body
 
-    def _state(self, clean: bool, without: Sequence[Segment]) -> CursorState:
+    def _body(self, clean: bool, without: Sequence[Segment]) -> bytes:
         index = self._index
-        segments = {
-            one.first_id: Known(one.first_id, one.records, one.size, one.marks, one.damaged)
-            for one in index.segments
-            if one not in without
-        }
-        return CursorState(0, index.next_id, index.reserved, clean, self._boot_id, segments)
+        segments = [one for one in index.segments if one not in without]
+        parts = [_BODY.pack(index.next_id, index.reserved, clean, self._boot_id, len(segments))]
+        for one in segments:
+            records, size = one.extent  # at once, because records are being written
+            bits = one.marks.packed_bits()
+            told = (one.first_id, records, size, one.marks.front, one.damaged, len(bits))
+            parts += (_SEGMENT.pack(*told), bits)
+        return b"".join(parts)
 
     def tidy(self) -> None:
         """Delete segments that are done with, and save.
@@ -243,10 +234,5 @@ class CursorWriter:
         )
 
     def _drop(self, segment: Segment) -> None:
-        self.forget(segment)
         with self._gate:
             self._index.replace(segment, None)
-
-    def close(self) -> None:
-        while self._fds:
-            self._disk.close(self._fds.pop())

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -93,15 +94,12 @@ def write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
     """Write all of ``data``. After a short write the rest is tried again, which raises the reason
     if it fails.
     """
-    written = disk.write(fd, data, offset)
-    if written == len(data):
-        return
     rest = memoryview(data)
-    while written < len(data):
-        step = disk.write(fd, rest[written:], offset + written)
+    while rest:
+        step = disk.write(fd, rest, offset)
         if step <= 0:
-            raise OSError(5, "the file takes no more bytes, without a reason")
-        written += step
+            raise OSError(errno.EIO, "the file takes no more bytes, without a reason")
+        rest, offset = rest[step:], offset + step
 
 
 NAME: Final = "lock"
@@ -118,20 +116,18 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.is_held = False
         self._fd = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             self._take()
         except BlockingIOError as exc:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip()
-            self._close()
+            self.release()
             raise JournalLocked(
                 f"journal {str(directory)!r} is open in process {holder or 'unknown'}; "
                 "a directory serves one journal object at a time: use another, or close that one"
             ) from exc
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        self.is_held = True
+        with suppress(OSError):  # the disk is full: then the process is not named
+            os.pwrite(self._fd, f"{os.getpid():<31}\n".encode(), 0)
         _held.add(self)
 
     def _take(self) -> None:
@@ -144,17 +140,17 @@ class DirectoryLock:
                     raise
             clock.sleep(0.01)
 
+    @property
+    def is_held(self) -> bool:
+        return self._fd >= 0
+
     def release(self) -> None:
         """Let others open the directory. May be called twice."""
         try:
             if self._fd >= 0:
-                self._close()
+                os.close(self._fd)
         finally:
-            self.is_held = False
-
-    def _close(self) -> None:
-        os.close(self._fd)
-        self._fd = -1
+            self._fd = -1
 
 
 def is_locked(directory: Path) -> bool:
@@ -174,10 +170,8 @@ def is_locked(directory: Path) -> bool:
 
 def _release_in_child() -> None:
     for lock in list(_held):
-        try:
+        with suppress(OSError):  # the parent was just closing it; it is not held any more either
             lock.release()
-        except OSError:
-            continue  # the parent was just closing it; it is not held any more either
 
 
 os.register_at_fork(after_in_child=_release_in_child)

@@ -7,11 +7,12 @@ half written. A segment that is deleted meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final
 
 from leaderq.errors import ConfigurationError
 from leaderq.producing.journal.disk import Disk, is_locked
@@ -25,16 +26,10 @@ from leaderq.producing.journal.records import (
     salt_of,
     scan,
 )
-from leaderq.producing.journal.recovery import (
-    DirectoryScan,
-    SegmentFile,
-    holding,
-    scan_directory,
-    segment_file,
-)
+from leaderq.producing.journal.recovery import DirectoryScan, SegmentFile, segment_file
 from leaderq.producing.journal.segments import HEADER_BYTES, AckBitmap, parse_name
 
-T = TypeVar("T")
+_NAME_LENGTH: Final = len("00000000000000000001-5c31b172.seg")
 
 
 @dataclass(frozen=True)
@@ -92,29 +87,26 @@ def look(directory: str | Path, *, thorough: bool = False) -> JournalView:
     :raises ConfigurationError: there is no journal.
     :raises JournalFailed: a later version of leaderq wrote a segment.
     """
-    place, disk = Path(directory), Disk()
-    found = _found(disk, place)
-    is_open = is_locked(place)
-    views = [_there(partial(_view, disk, found, file, thorough, is_open)) for file in found.files]
-    segments = tuple(view for view in views if view is not None)
-    known = (
-        found.cursor.next_id if found.cursor else 1,
-        *(view.first_id + view.records for view in segments),
-    )
+    place = Path(directory)
+    found, is_open = _found(place), is_locked(place)
+    segments = []
+    for file in found.files:
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            segments.append(_view(found, file, thorough, is_open))
     return JournalView(
         place,
         is_open,
-        found.cursor is not None and found.cursor.clean,
+        found.cursor.clean,
         found.bad_slots,
-        max(known),
-        segments,
+        max([found.cursor.next_id, *(view.first_id + view.records for view in segments)]),
+        tuple(segments),
         tuple((path.name, path.stat().st_size) for path in found.bad),
         () if is_open else tuple(found.missing()),
     )
 
 
-def _found(disk: Disk, place: Path) -> DirectoryScan:
-    found = scan_directory(disk, place) if place.is_dir() else None
+def _found(place: Path) -> DirectoryScan:
+    found = DirectoryScan.of(Disk(), place) if place.is_dir() else None
     if found is None or found.is_new:
         what = "journal in" if found else "directory"
         raise ConfigurationError(
@@ -123,11 +115,9 @@ def _found(disk: Disk, place: Path) -> DirectoryScan:
     return found
 
 
-def _view(
-    disk: Disk, found: DirectoryScan, file: SegmentFile, thorough: bool, is_open: bool
-) -> SegmentView:
+def _view(found: DirectoryScan, file: SegmentFile, thorough: bool, is_open: bool) -> SegmentView:
     name, is_current = file.path.name, is_open and file is found.files[-1]
-    held = holding(disk, found, file, thorough=thorough, is_current=is_current)
+    held = found.content(file, thorough=thorough, is_current=is_current)
     damages, records = held.damages, held.records
     if held.is_open_ended and held.torn and not is_current:
         damages.append(Damage(name, "behind its last whole record", held.size, held.torn))
@@ -147,45 +137,29 @@ def entries(
 
     :raises ConfigurationError: there is no journal.
     """
-    disk, place = Disk(), Path(directory)
-    found = _found(disk, place)
+    found = _found(Path(directory))
     files = [file for file in found.files if done_too or not found.is_finished(file)]
-    if bad_too:
-        files = sorted([*files, *_set_aside(disk, found)], key=lambda file: file.first_id)
-    for file in files:
+    for path in found.bad if bad_too else ():
+        if (name := parse_name(path.name[:_NAME_LENGTH])) is not None:
+            files.append(segment_file(found.disk, path, *name))
+    for file in sorted(files, key=lambda file: file.first_id):
         known = found.known(file.first_id)
         marks = AckBitmap() if known is None or done_too else known.marks
-        for entry in _entries(disk, file):
+        for entry in _entries(found.disk, file):
             if entry.id > after_id and entry.id - file.first_id not in marks:
                 yield entry
 
 
-def _set_aside(disk: Disk, found: DirectoryScan) -> Iterator[SegmentFile]:
-    for path in found.bad:
-        name = parse_name(path.name[: len("0" * 20 + "-" + "0" * 8 + ".seg")])
-        if name is not None and ".tail" not in path.name:
-            yield segment_file(disk, path, *name)
-
-
 def _entries(disk: Disk, file: SegmentFile) -> Iterator[JournalRecord]:
-    fd = _there(partial(disk.open, file.path))
-    if fd is None:
-        return
     try:
-        last_id = file.first_id + file.size // HEAD_BYTES
-        span = ScanRange(
-            HEADER_BYTES, file.size, salt_of(file.first_id, file.stamp), file.first_id, last_id
-        )
+        fd = disk.open(file.path)
+    except FileNotFoundError:
+        return  # deleted meanwhile
+    salt, last_id = salt_of(file.first_id, file.stamp), file.first_id + file.size // HEAD_BYTES
+    try:
+        span = ScanRange(HEADER_BYTES, file.size, salt, file.first_id, last_id)
         for run in scan(partial(disk.read, fd), span):
             if isinstance(run, Run):
                 yield from map(record_of, run.records)
     finally:
         disk.close(fd)
-
-
-def _there(work: Callable[[], T]) -> T | None:
-    """Return what ``work`` returns; ``None`` if a file was deleted meanwhile."""
-    try:
-        return work()
-    except FileNotFoundError:
-        return None

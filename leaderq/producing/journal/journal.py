@@ -18,9 +18,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq.base import chance
 from leaderq.base import clock as clocks
-from leaderq.base.arguments import require, timeout, wanted
+from leaderq.base.arguments import (
+    Problem,
+    at_least,
+    between,
+    is_number,
+    is_time,
+    plain_function,
+    require,
+    timeout,
+    wanted,
+)
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
@@ -34,20 +43,24 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.producing.journal.cursor import CursorWriter
-from leaderq.producing.journal.disk import DirectoryLock, Disk, make_directories
+from leaderq.producing.journal.disk import NO_SPACE, DirectoryLock, Disk, make_directories
 from leaderq.producing.journal.line import GROUP_BYTES, Committer, OnDurable
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
-    SEGMENT_BYTES,
     Damage,
     Interval,
     JournalCounters,
     Policy,
-    allotment,
-    fitting_segment_bytes,
 )
 from leaderq.producing.journal.reader import SegmentReader
-from leaderq.producing.journal.records import Entry, JournalRecord, record_of, size_of, unwritten
+from leaderq.producing.journal.records import (
+    Entry,
+    JournalRecord,
+    microseconds,
+    record_of,
+    size_of,
+    unwritten,
+)
 from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
@@ -55,6 +68,9 @@ from leaderq.threads import TaskWaker, Waker, primitives
 
 log = logging.getLogger(__name__)
 WAIT_S: Final = 30.0
+SEGMENT_BYTES: Final = 32 << 20
+_LEAST_BYTES: Final = 4096
+_ALLOT_BYTES: Final = 1 << 20
 _ALL: Final = 1 << 62
 Bytes = bytes | bytearray | memoryview
 
@@ -82,7 +98,7 @@ class Journal:
     :raises JournalLocked: the directory is open elsewhere.
     :raises JournalFailed: the journal cannot be read or written, or a later version of leaderq
         wrote it.
-    :raises ConfigurationError: a limit that cannot be kept.
+    :raises ConfigurationError: an argument is not what it must be, or a limit cannot be kept.
     """
 
     def __init__(
@@ -96,25 +112,34 @@ class Journal:
         clock: Callable[[], float] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        self._segment_bytes = fitting_segment_bytes(segment_bytes, max_bytes, reserve_bytes)
-        allot_bytes = allotment(self._segment_bytes, is_durable=sync == EVERY_ITEM)
-        self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
-        self._reserve_bytes = reserve_bytes
-        self._is_limited = max_bytes is not None or reserve_bytes > 0
-        self._clock = clocks.calendar_s if clock is None else clock
         given: Any = directory
         name = str(given) if isinstance(given, str | PathLike) else ""
         is_path = name != "" and "\0" not in name
-        require(wanted("directory", directory, is_path, "the path of a directory"))
+        require(
+            wanted("directory", directory, is_path, "the path of a directory"),
+            wanted("sync", sync, isinstance(sync, Policy), "a policy, such as EVERY_ITEM"),
+            plain_function("clock", clock, or_none=True),
+            at_least("max_bytes", max_bytes, 4 * _LEAST_BYTES, "bytes", or_none=""),
+            between("segment_bytes", segment_bytes, _LEAST_BYTES, 1 << 30),
+            at_least("reserve_bytes", reserve_bytes, 0),
+        )
+        if max_bytes is not None:
+            segment_bytes = min(segment_bytes, max_bytes // 4)  # room comes back bit by bit
+        allots = sync == EVERY_ITEM and segment_bytes >= 8 * _ALLOT_BYTES
+        allot_bytes = _ALLOT_BYTES if allots else 0
+        self._segment_bytes = segment_bytes
+        self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
+        self._reserve_bytes = reserve_bytes
+        self._clock = clocks.calendar_s if clock is None else clock
         self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
         self.counters = JournalCounters()
-        # Reentrant only so that a call which interrupts its own thread can be refused.
-        self._gate = primitives.RLock()
-        self.when_room: Callable[[], None] | None = None
-        """Called on the writer's thread when segments were deleted; must not wait for anything."""
+        # Reentrant only so that a call which interrupts its own thread can be refused, and one of
+        # a callback that is told of the end.
+        self._gate, self._closing = primitives.RLock(), primitives.RLock()
+        self.when_room: Callable[[], object] = bool
+        """Called on the writer's thread when there is room again; must not wait for anything."""
         self._closed = self._is_claimed = False
-        self._closing = primitives.Lock()
         self._disk = disk or Disk()
         with self._translated("opened"):
             make_directories(self._disk, self.directory)
@@ -131,65 +156,48 @@ class Journal:
         self._damages = list(self.report.damages)
         self.counters.corrupt = sum(damage.lost for damage in self._damages)
         self._reader = SegmentReader(parts, self._lose)
-        self._cursor = CursorWriter(parts, found.sequence, self._reader.forget)
+        self._cursor = CursorWriter(parts, found.sequence)
         self._store = RecordStore(
             parts,
             self._cursor,
             policy=self.sync,
             segment_bytes=self._segment_bytes,
             clock=self._clock,
-            previous=found.previous,
-            stamp=chance.token_bits(32) if found.stamp is None else found.stamp,
+            stamp=found.stamp,
             allot_bytes=allot_bytes,
         )
-        self._store.begin()
         self._committer = Committer(
             parts,
             self._store,
             group_bytes=min(GROUP_BYTES, self._segment_bytes),
             sync_every_s=self.sync.seconds if isinstance(self.sync, Interval) else math.inf,
             chores=self._tidy,
-            on_again=self._tell_room,
+            on_room=lambda: self.when_room(),
         )
+        try:
+            self._tidy()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            log.warning(
+                "no space left for the journal, what is in it can be read folder=%s", self.directory
+            )
         self._committer.service.start()
 
     def _tidy(self) -> None:
-        """Delete the segments that are done with. If the one in use is among them, begin a new one.
-        If that made room, tell those who wait for room.
+        """Delete the segments that are done with, and have one to write to. The one in use is
+        replaced if it is larger than half of the size for segments, or there is too little room for
+        another.
         """
-        before, segment = self._index.bytes_used, self._store.segment
-        with self._gate:
-            is_spent = segment is not None and self._is_spent(segment)
-            if is_spent and segment is not None:
-                segment.sealed = True
-        try:
-            if is_spent:
+        segment = self._store.segment
+        if segment is not None and segment.records and not segment.open_records:
+            left = min(self._room()[0], self._disk.free_bytes(self.directory))
+            is_half = segment.size > self._segment_bytes // 2
+            if is_half or self.trouble is not None or left < self._segment_bytes:
                 self._store.close()  # an open file would keep its room
-            self._cursor.tidy()
-            if is_spent:
-                self._store.roll()
-        finally:
-            if self._index.bytes_used < before:
-                self._tell_room()
-
-    def _is_spent(self, segment: Segment) -> bool:
-        """Whether the segment in use should be replaced: all its records are done with, and it is
-        larger than half of the size for segments, or there is too little room for another record.
-        """
-        if not segment.records or segment.open_records:
-            return False
-        is_half = segment.size > self._segment_bytes // 2
-        return is_half or self.trouble is not None or self._left_bytes() < self._segment_bytes
-
-    def _left_bytes(self) -> float:
-        """How many more bytes the cap, the reserve and the disk allow."""
-        left = self._disk.free_bytes(self.directory) - self._reserve_bytes
-        return left if self._max_bytes is None else min(left, self._max_bytes - self.bytes_used)
-
-    def _tell_room(self) -> None:
-        self._committer.try_again()
-        if self.when_room is not None:
-            self.when_room()
+        self._cursor.tidy()
+        if self._store.segment is None and self.trouble is None:
+            self._store.roll()
 
     def append(
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
@@ -201,7 +209,8 @@ class Journal:
         :raises JournalFull: the cap or the reserve does not allow it; nothing was stored.
         :raises JournalFull, JournalFailed: the disk takes nothing; nothing was stored.
         :raises JournalSlow: the disk did not answer in time, or takes nothing now; the record was
-            accepted, and is stored as soon as the disk takes it.
+            accepted, and is stored as soon as the disk takes it. Or too much waits for the disk
+            already; then the error says that nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
         return self.append_many((payload,), ttl_s=ttl_s, timeout_s=timeout_s).start
@@ -219,18 +228,17 @@ class Journal:
         """
         self._refuse_if_closed()
         self._refuse_if_claimed()
-        require(timeout("timeout_s", timeout_s))
+        require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
         deadline = Deadline(timeout_s)
         entries = [self._entry(one, ttl_s) for one in payloads]
         if not entries:
             return range(0)
-        size = sum(map(size_of, entries))
         with self._gate:
             self._refuse_to_wait_for_myself()
-            first_id = self._join(entries, size, timeout_s)
-        end_id = first_id + len(entries)
-        self.await_stored(end_id, timeout_s=deadline.remaining_s)
-        return range(first_id, end_id)
+            first_id = self._join(entries, timeout_s)
+        ids = range(first_id, first_id + len(entries))
+        self.await_stored(ids.stop, timeout_s=deadline.remaining_s)
+        return ids
 
     def append_soon(
         self,
@@ -254,7 +262,7 @@ class Journal:
         :raises JournalSlow: there was no room in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        require(timeout("timeout_s", timeout_s))
+        require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
         self._refuse_if_closed()
         self._refuse_if_claimed()
         return self.accept(payload, on_durable, ttl_s=ttl_s, timeout_s=timeout_s)
@@ -270,25 +278,25 @@ class Journal:
         """As :meth:`append_soon`, for a producer that has claimed the journal."""
         entry = self._entry(payload, ttl_s)
         with self._gate:
-            record_id = self._join([entry], size_of(entry), timeout_s)
+            record_id = self._join([entry], timeout_s)
             if on_durable is not None:
-                self._committer.call_when_stored(record_id, on_durable)
+                self._committer.callbacks.append((record_id, on_durable))
         return record_id
 
     def _entry(self, payload: Bytes, ttl_s: float | None) -> Entry:
         data = payload if type(payload) is bytes else bytes(memoryview(payload))
-        return data if ttl_s is None else (data, int((self._clock() + ttl_s) * 1e6))
+        return data if ttl_s is None else (data, microseconds(self._clock() + ttl_s))
 
-    def _join(self, entries: list[Entry], size: int, timeout_s: float | None) -> int:
+    def _join(self, entries: list[Entry], timeout_s: float | None) -> int:
         """Accept records, after waiting for room if need be; return the first id. Called under the
         gate.
         """
+        size, committer = sum(map(size_of, entries)), self._committer
+        deadline: Deadline | None = None
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
-        deadline: Deadline | None = None
-        committer = self._committer
         while True:
-            if self._closed or not self._lock.is_held:
+            if not self._is_open:
                 raise self._closed_error()
             if (trouble := committer.trouble) is not None:
                 raise with_cause(type(trouble)(str(trouble)), trouble)
@@ -302,32 +310,33 @@ class Journal:
                     "nothing was stored"
                 )
             committer.room.wait(deadline.remaining_s)
-        if self._is_limited:
-            room, why = min(self._rooms())
-            if size > room:
-                self.counters.refused_full += 1
-                committer.kick()
-                raise JournalFull(f"{size} more bytes were to be stored, and {why}")
+        room, why = self._room()
+        if size > room:
+            committer.kick()
+            raise JournalFull(f"{size} more bytes were to be stored, and {why}")
         return committer.join(entries, size)
 
-    def _rooms(self) -> Iterator[tuple[int, str]]:
-        """Yield, for each limit, how many bytes it leaves and the reason for an error."""
-        waiting = self._committer.waiting_bytes + HEADER_BYTES
+    def _room(self) -> tuple[float, str]:
+        """Return how many more bytes the cap and the reserve leave, and why no more."""
+        if self._max_bytes is None and not self._reserve_bytes:
+            return math.inf, ""
+        waiting, rooms = self._committer.waiting_bytes + HEADER_BYTES, list[tuple[float, str]]()
         if self._max_bytes is not None:
             taken = self._index.bytes_used + waiting
-            yield (
-                self._max_bytes - taken,
+            why = (
                 f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it "
-                "may; acknowledge what is done with, or raise max_bytes",
+                "may; acknowledge what is done with, or raise max_bytes"
             )
+            rooms.append((self._max_bytes - taken, why))
         if self._reserve_bytes:
             with self._translated("looked at"):
                 free = self._disk.free_bytes(self.directory)
-            yield (
-                free - waiting - self._reserve_bytes,
+            why = (
                 f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
-                "the journal",
+                "the journal"
             )
+            rooms.append((free - waiting - self._reserve_bytes, why))
+        return min(rooms)
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
         """Wait until all accepted records and all acknowledgements are on the disk, whatever the
@@ -448,19 +457,16 @@ class Journal:
         :raises ValueError: no record has had one of these ids yet; none was marked.
         """
         self._refuse_if_closed()
-        wanted, committer = list(record_ids), self._committer
+        wanted = list(record_ids)
         with self._gate:
-            stored, following = self._index.next_id, committer.next_id
+            following = self._committer.next_id
             last = max(wanted, default=0)
             if last >= following:
                 raise ValueError(f"no record has had id {last} yet; the next will be {following}")
-            before = len(committer.done)
-            if last >= stored:  # these are marked when they are written
-                committer.done.update(number for number in wanted if number >= stored)
-                wanted = [number for number in wanted if number < stored]
-            newly, segments = self._index.mark(wanted)
+            stored = self._index.next_id
+            newly, segments = self._index.mark(one for one in wanted if one < stored)
             self._look_at(segments)
-            return newly + len(committer.done) - before
+            return newly + self._mark_unwritten(one for one in wanted if one >= stored)
 
     def ack_to(self, record_id: int) -> int:
         """Mark all records up to this one as done with; return how many were not marked before."""
@@ -471,7 +477,15 @@ class Journal:
                 if segment.records and segment.first_id <= record_id:
                     newly += segment.mark(segment.first_id, min(record_id, segment.last_id))
             self._look_at(self._index.segments)
-        return newly
+            end = min(record_id + 1, self._committer.next_id)
+            return newly + self._mark_unwritten(range(self._index.next_id, end))
+
+    def _mark_unwritten(self, record_ids: Iterable[int]) -> int:
+        """Note that these are done with; they are marked when they are written, if they are."""
+        done = self._committer.done
+        before = len(done)
+        done.update(record_ids)
+        return len(done) - before
 
     def _lose(self, segment: Segment, damage: Damage) -> None:
         """Note damage that the reader found: these records are lost, or something else is
@@ -518,10 +532,11 @@ class Journal:
         """How many more bytes the limits leave at present; 0 if the journal is closed or the disk
         takes nothing; ``None`` if there is neither a cap nor a reserve.
         """
-        if self._closed or not self._lock.is_held or self.trouble is not None:
+        if not self._is_open or self.trouble is not None:
             return 0
         with self._gate:
-            return max(0, min(self._rooms())[0]) if self._is_limited else None
+            room = self._room()[0]
+        return None if room == math.inf else max(0, int(room))
 
     @property
     def next_id(self) -> int:
@@ -570,7 +585,7 @@ class Journal:
                     f"{timeout_s} s"
                 )
             error = self._committer.trouble
-            left = self._committer.give_up(error or self._closed_error())
+            left = self._committer.end(error or self._closed_error())
             try:
                 with self._translated("saved"):
                     try:
@@ -582,7 +597,6 @@ class Journal:
             finally:
                 self._store.close()
                 self._reader.close()
-                self._cursor.close()
                 self._lock.release()
             if left:
                 log.error("journal closed, records not written count=%d error=%s", left, error)
@@ -598,11 +612,15 @@ class Journal:
     def _is_ours(self) -> bool:
         return self._lock.is_held
 
+    @property
+    def _is_open(self) -> bool:
+        return self._is_ours() and not self._closed
+
     def _refuse_if_closed(self) -> None:
         """Raise an error if the journal is closed. Every public method calls this first: a forked
         child may never get the lock, and this thread may hold it itself.
         """
-        if self._closed or not self._lock.is_held:
+        if not self._is_open:
             raise self._closed_error()
         self._refuse_reentry()
 
@@ -638,10 +656,10 @@ class Journal:
             )
 
     def _refuse_to_wait_for_myself(self) -> None:
-        if self.is_writer:
+        if self.is_writer or self._closing._is_owned():  # type: ignore[attr-defined]
             raise WouldDeadlock(
-                "a callback of the journal was about to wait for the journal's writer, which is "
-                "the thread that calls it; have another thread do that"
+                "a callback of the journal was about to wait for the thread that calls it; have "
+                "another thread do that"
             )
 
     @contextmanager
@@ -653,3 +671,8 @@ class Journal:
             raise JournalFailed(
                 f"journal {str(self.directory)!r} could not be {done}: {exc}"
             ) from exc
+
+
+def _ttl_problem(ttl_s: object) -> Problem:
+    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
+    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")

@@ -89,9 +89,10 @@ class LineWaiter:
 class Committer:
     """The line, and the thread that writes its head. See the module. Between two batches the thread
     does ``chores`` every half second and when kicked, and forces out what is stored every
-    ``sync_every_s`` seconds. ``on_again`` is called when the disk takes records again.
+    ``sync_every_s`` seconds. It calls ``on_room`` when the disk takes records again, or chores have
+    deleted segments.
 
-    Called under the gate, except :meth:`give_up`.
+    Called under the gate, except :meth:`end`.
     """
 
     def __init__(
@@ -102,11 +103,11 @@ class Committer:
         group_bytes: int,
         sync_every_s: float,
         chores: Action,
-        on_again: Action,
+        on_room: Action,
     ) -> None:
         self._gate, self._index, self._store = parts.gate, parts.index, store
         self.room = primitives.Condition(parts.gate)
-        """Notified when fewer bytes wait, see :attr:`is_crowded`."""
+        """Notified when fewer bytes wait, see :attr:`is_crowded`, or the disk takes nothing."""
         self.waiting_bytes = 0
         self.trouble: LeaderqError | None = None
         """Why the disk refuses the head of the line at present."""
@@ -114,16 +115,16 @@ class Committer:
         """Records that were acknowledged before they were written."""
         self.batches: deque[CommitBatch] = deque()
         self._group_bytes = group_bytes
-        self._callbacks: deque[tuple[int, OnDurable]] = deque()
+        self.callbacks: deque[tuple[int, OnDurable]] = deque()
+        """Whom to call for which stored record, in the order of the ids."""
         self._waiters: list[LineWaiter] = []
         self._most = _WHOLE
-        self._chores, self._on_again = chores, on_again
+        self._chores, self._on_room = chores, on_room
         self._sync_every_s = sync_every_s
         self._sync_at = clocks.awake_s() + sync_every_s
         self._chores_at = clocks.awake_s() + CHORES_EVERY_S
         self._again_at = self._quiet_until_s = 0.0
         self._is_said = False
-        self._struck: OnDurable | None = None
         self._end: LeaderqError | None = None  # why nothing more is stored
         # Struck, it finds the line as it was.
         self.service = Service.lasting("leaderq-journal", self._round, on_struck=lambda: None)
@@ -137,27 +138,26 @@ class Committer:
         """Add records at the end of the line, to be written together; return the first id. A single
         statement accepts them.
         """
-        self.waiting_bytes += size  # too high after an interrupt, until the line is empty
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
-            first_id = self.next_id
-            self.batches.append(CommitBatch(first_id, entries, HEADER_BYTES + size))
+            first_id, size = self.next_id, HEADER_BYTES + size
+            self.waiting_bytes += size  # too high after an interrupt, until the line is empty
+            self.batches.append(CommitBatch(first_id, entries, size))
             self.service.wake()
             return first_id
+        self.waiting_bytes += size
         batch.size += size
         first_id = batch.first_id + len(batch.entries)
         batch.entries += entries
         return first_id
 
-    def call_when_stored(self, record_id: int, callback: OnDurable) -> None:
-        self._callbacks.append((record_id, callback))
-
     def wait_stored(
         self, end_id: int, wake: Callable[[], object], *, is_flush: bool = False
     ) -> LineWaiter:
         waiter = LineWaiter(end_id, is_flush, wake)
-        if self._end is not None or (not is_flush and end_id <= self._index.next_id):
-            waiter.tell(None if end_id <= self._index.next_id else self._end)
+        is_stored = end_id <= self._index.next_id
+        if self._end is not None or (is_stored and not is_flush):
+            waiter.tell(None if is_stored else self._end)
             return waiter
         self._waiters.append(waiter)
         if is_flush:  # the thread was woken for a record when that joined
@@ -174,23 +174,16 @@ class Committer:
             self._chores_at = 0.0
             self.service.wake()
 
-    def try_again(self) -> None:
-        """Let the head be tried at once, because there is room now."""
-        self._again_at = 0.0
-
-    def give_up(self, error: LeaderqError) -> int:
-        """At the end: tell everybody who waits that the rest is not stored; return how many records
-        that is.
-        """
+    def end(self, error: LeaderqError) -> int:
+        """Tell everybody who waits that the rest is not stored; return how many records that is."""
         self._tell()
-        left = self.next_id - self._index.next_id - len(self.done)
-        while self._callbacks:
-            self._call(self._callbacks[0][1], None, error)
-            self._callbacks.popleft()
         with self._gate:
             self._end = error
             for waiter in self._waiters:
                 waiter.tell(error)
+        left = self.next_id - self._index.next_id - len(self.done)
+        while self.callbacks:
+            self._call(error)
         return left
 
     def _round(self, service: Service) -> bool:
@@ -217,6 +210,7 @@ class Committer:
         if now < self._chores_at:
             return
         self._chores_at = now + CHORES_EVERY_S
+        before = self._index.bytes_used
         try:
             self._chores()
         except Exception as exc:
@@ -228,6 +222,9 @@ class Committer:
                     exc,
                     exc_info=exc if is_ours else None,
                 )
+        if self._index.bytes_used < before:
+            self._again_at = 0.0
+            self._on_room()
 
     def _write_head(self) -> None:
         with self._gate:
@@ -245,55 +242,41 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - any failure: the head stays, and this goes on
             self._refused(error, len(entries))
         else:
-            self._stored(head)
+            self._stored()
 
     def _head(self) -> CommitBatch | None:
         """Return the first batch of which something is still to be written. Called under
         the gate.
         """
-        if self.trouble is not None:
-            self._skip_done()
-        while self.batches and self.batches[0].end_id <= self._index.next_id:
-            self._dismiss()
+        index = self._index
+        if self.trouble is not None:  # what is done with need not be written
+            end = index.next_id
+            while end in self.done:
+                end += 1
+            index.floor = max(index.floor, end)
+        while self.batches and self.batches[0].end_id <= index.next_id:
+            size = self.batches.popleft().size
+            self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
         if not self.batches:
             self.trouble = None
             return None
         return self.batches[0]
 
-    def _stored(self, head: CommitBatch) -> None:
+    def _stored(self) -> None:
         with self._gate:
-            if head.end_id <= self._index.next_id:
-                self._dismiss()
-            if not self.is_crowded:
-                self.room.notify_all()
-        self._most = min(self._most * 2, _WHOLE)
-        self.trouble, self._again_at = None, 0.0
+            self._most = min(self._most * 2, _WHOLE)
+            self.trouble, self._again_at = None, 0.0
+            self._head()
+            self.room.notify_all()
         if self._is_said:
             self._is_said = False
             log.info("journal takes records again folder=%s", self._store.directory)
-            self._on_again()
-
-    def _dismiss(self) -> None:
-        """Remove the first batch, which is stored or done with."""
-        batch = self.batches.popleft()
-        size = batch.size - HEADER_BYTES
-        self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
-
-    def _skip_done(self) -> None:
-        """Skip records at the head that are done with already: the disk is full, and they need not
-        be written.
-        """
-        index, end = self._index, self._index.next_id
-        while end in self.done:
-            end += 1
-        if end > index.next_id:
-            index.floor = end
+            self._on_room()
 
     def _refused(self, error: Exception, count: int) -> None:
         if count > 1:  # perhaps a part fits
             self._most = count // 2
             return
-        trouble = self._store.trouble(error)
         if not self._is_said:
             self._is_said = True
             log.error(
@@ -301,11 +284,12 @@ class Committer:
                 "error=%s",
                 self._store.directory,
                 told(error),
-                exc_info=None if isinstance(error, OSError | LeaderqError) else error,
+                exc_info=None if isinstance(error, OSError) else error,
             )
         self._again_at = clocks.awake_s() + AGAIN_S
         with self._gate:
-            self.trouble = trouble
+            self.trouble = self._store.trouble(error)
+            self.room.notify_all()
         self._chores_at = 0.0  # the segment in use may be done with
 
     def _tell(self) -> None:
@@ -318,9 +302,8 @@ class Committer:
                 written = {one for one in self.done if one < stored}
                 self._index.mark(written)
                 self.done -= written
-        while self._callbacks and self._callbacks[0][0] < stored:
-            self._call(self._callbacks[0][1], self._callbacks[0][0], None)
-            self._callbacks.popleft()
+        while self.callbacks and self.callbacks[0][0] < stored:
+            self._call(None)
         for waiter in list(self._waiters):
             error: LeaderqError | None = None
             if waiter.end_id <= stored:
@@ -330,24 +313,22 @@ class Committer:
                 except LeaderqError as exc:
                     error = exc
             elif (trouble := self.trouble) is not None:
-                error = slow_because(trouble)
+                slow = JournalSlow(
+                    "the record was accepted, and is stored as soon as the disk takes it: do not "
+                    f"append it again. At present: {trouble}"
+                )
+                error = with_cause(slow, trouble)
             else:
                 continue
             waiter.tell(error)
             self._waiters.remove(waiter)
 
-    def _call(self, callback: OnDurable, record_id: int | None, error: LeaderqError | None) -> None:
+    def _call(self, error: LeaderqError | None) -> None:
+        """Call the first callback. Whatever it raises, it was called."""
+        record_id, callback = self.callbacks[0]
         try:
-            require_finished(callback(record_id, error), "on_durable")
-        except BaseException as exc:  # also SystemExit: the writer's thread must go on
-            # It may be an interrupt of this thread: then it is called again.
-            if not isinstance(exc, Exception) and self._struck is not callback:
-                self._struck = callback
-                raise
+            require_finished(callback(record_id if error is None else None, error), "on_durable")
+        except (Exception, SystemExit):
             log.exception("callback for a stored record failed")
-
-
-def slow_because(trouble: LeaderqError) -> JournalSlow:
-    """The error for callers whose records are in the line while the disk takes nothing."""
-    text = "the record was accepted, and is stored as soon as the disk takes it: do not append it"
-    return with_cause(JournalSlow(f"{text} again. At present: {trouble}"), trouble)
+        finally:
+            self.callbacks.popleft()

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from leaderq.base.arguments import at_least, between, is_number, require, wanted
+from leaderq.base.arguments import at_least, is_number, require, wanted
 
 
 @dataclass(frozen=True)
@@ -56,32 +56,6 @@ class NoSync:
 EVERY_ITEM: Final = Every(1)
 NO_SYNC: Final = NoSync()
 Policy = Every | Interval | NoSync
-
-
-SEGMENT_BYTES: Final = 32 << 20
-_LEAST_BYTES: Final = 4096
-_SEGMENTS_IN_CAP: Final = 4
-_ALLOT_BYTES: Final = 1 << 20
-
-
-def fitting_segment_bytes(bytes_each: int, max_bytes: int | None, reserve_bytes: int) -> int:
-    """Return a size for segments such that several fit under the cap, so that room is freed bit by
-    bit.
-    """
-    least_cap = _SEGMENTS_IN_CAP * _LEAST_BYTES
-    require(
-        at_least("max_bytes", max_bytes, least_cap, "bytes", or_none=""),
-        between("segment_bytes", bytes_each, _LEAST_BYTES, 1 << 30),
-        at_least("reserve_bytes", reserve_bytes, 0),
-    )
-    return bytes_each if max_bytes is None else min(bytes_each, max_bytes // _SEGMENTS_IN_CAP)
-
-
-def allotment(segment_bytes: int, *, is_durable: bool) -> int:
-    """How many bytes a segment file is allotted ahead of its last record, so that syncs of single
-    ones are fast; 0: none. They count towards the cap.
-    """
-    return _ALLOT_BYTES if is_durable and segment_bytes >= 8 * _ALLOT_BYTES else 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +96,6 @@ class RecoveryReport:
     torn_bytes: int = 0
     """Bytes cut off behind the last whole record: a write that the crash interrupted."""
     damages: tuple[Damage, ...] = ()
-    scanned_bytes: int = 0
     took_s: float = 0.0
 
 
@@ -136,11 +109,11 @@ class JournalCounters:
     """Writes; ``appended / batches`` is the mean size of a group."""
     fsyncs: int = 0
     failed_writes: int = 0
+    """Writes that the disk refused, or could not force out; they are tried again."""
     failed_syncs: int = 0
     exposed: int = 0
     """Records accepted under a policy other than ``EVERY_ITEM`` whose later sync failed: readable,
     perhaps not on disk."""
-    refused_full: int = 0
     corrupt: int = 0
     """Records that could not be read any more."""
     set_aside: int = 0

@@ -2,13 +2,14 @@
 
 Records that cannot be read are reported and skipped. The reader keeps the last run of records it
 parsed (half a mebibyte, or one record if that is larger), so that reading in small steps parses
-nothing twice. It also keeps one file open.
+nothing twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from leaderq.errors import JournalClosed
 from leaderq.producing.journal.policy import Damage
@@ -16,18 +17,7 @@ from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, s
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
 from leaderq.threads import primitives
 
-
-@dataclass
-class _Place:
-    """How far a segment was read. ``records``: the records parsed last, from ``first_id`` on; they
-    end at ``offset``, where the record ``next_id`` begins.
-    """
-
-    segment: Segment
-    next_id: int
-    offset: int
-    records: list[Raw] = field(default_factory=list)
-    first_id: int = 0
+_NOTHING: Final = Run(0, 0, 0, -1, [])
 
 
 class SegmentReader:
@@ -39,8 +29,7 @@ class SegmentReader:
         self._disk, self._gate, self._index = parts.disk, parts.gate, parts.index
         self._on_damage = on_damage
         self._reading = primitives.Lock()
-        self._place: _Place | None = None
-        self._fd = -1
+        self._last: tuple[Segment, Run] | None = None  # what was parsed last
         self._is_closed = False
 
     def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
@@ -74,15 +63,13 @@ class SegmentReader:
                     return []
                 last_id, size = segment.last_id, segment.size
             try:
-                place = self._placed(segment, position)
+                run = self._run_to(segment, position, last_id, size)
             except FileNotFoundError:
                 self._gone(segment)
                 continue
-            if not place.records or place.next_id <= position:
-                self._advance(place, position, last_id, size)
-            begin = max(0, position - place.first_id) if place.records else 0
-            some = place.records[begin : begin + most]
-            position = some[-1][0] + 1 if some else place.next_id
+            begin = max(0, position - run.first_id)
+            some = run.records[begin : begin + most]
+            position = some[-1][0] + 1 if some else last_id + 1
             if wanted := self._open_ones(segment, some):
                 return wanted
 
@@ -105,54 +92,34 @@ class SegmentReader:
                 return records
             return [raw for raw in records if raw[0] - first_id not in marks]
 
-    def _placed(self, segment: Segment, position: int) -> _Place:
-        """Return the place from which to read id ``position``: the current place, unless it is
-        after this id; otherwise the beginning of the segment.
+    def _run_to(self, segment: Segment, position: int, last_id: int, size: int) -> Run:
+        """Return the run with the id ``position`` or, if that cannot be read, with the next that
+        can; one without records if there is none.
         """
-        place = self._place
-        if place is None or place.segment is not segment:
-            self._close()
-            self._fd = self._disk.open(segment.path)
-        elif position >= place.next_id or (place.records and place.first_id <= position):
-            return place
-        self._place = _Place(segment, segment.first_id, HEADER_BYTES)
-        return self._place
-
-    def _advance(self, place: _Place, position: int, last_id: int, size: int) -> None:
-        """Parse records until one has the id ``position`` or a later id, or until the end."""
-        segment, name = place.segment, place.segment.path.name
-        place.records = []
-        span = ScanRange(place.offset, size, segment.salt, place.next_id, last_id)
-        for found in scan(self._read, span):
-            if isinstance(found, Run):
-                place.records, place.first_id = found.records, found.first_id
-                place.next_id, place.offset = found.last_id + 1, found.end
-                if found.last_id >= position:
-                    return
-            elif not found.is_tail:
-                self._on_damage(segment, found.damage(name))
-        place.records = []
-        if place.next_id <= last_id:
-            reason, lost = "its end is missing or spoilt", (place.next_id, last_id)
-            damage = Damage(name, reason, place.offset, size - place.offset, lost)
-            self._on_damage(segment, damage)
-        place.next_id, place.offset = last_id + 1, size
-
-    def _read(self, size: int, offset: int) -> bytes:
-        return self._disk.read(self._fd, size, offset)
-
-    def forget(self, segment: Segment) -> None:
-        with self._reading:
-            if self._place is not None and self._place.segment is segment:
-                self._close()
+        before, run = self._last or (None, _NOTHING)
+        position = max(position, segment.first_id)
+        if before is not segment or position < run.first_id:
+            run = Run(HEADER_BYTES, HEADER_BYTES, segment.first_id, segment.first_id - 1, [])
+        if position <= run.last_id:
+            return run
+        span = ScanRange(run.end, size, segment.salt, run.last_id + 1, last_id)
+        fd = self._disk.open(segment.path)
+        try:
+            for found in scan(partial(self._disk.read, fd), span):
+                if isinstance(found, Run):
+                    self._last, run = (segment, found), found
+                    if position <= run.last_id:
+                        return run
+                elif not found.is_tail:
+                    self._on_damage(segment, found.damage(segment.path.name))
+        finally:
+            self._disk.close(fd)
+        if run.last_id < last_id:
+            reason, lost = "its end is missing or spoilt", (run.last_id + 1, last_id)
+            name = segment.path.name
+            self._on_damage(segment, Damage(name, reason, run.end, size - run.end, lost))
+        return _NOTHING
 
     def close(self) -> None:
         with self._reading:
-            self._is_closed = True
-            self._close()
-
-    def _close(self) -> None:
-        self._place = None
-        if self._fd >= 0:
-            self._disk.close(self._fd)
-            self._fd = -1
+            self._is_closed, self._last = True, None

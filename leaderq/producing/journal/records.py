@@ -31,6 +31,7 @@ _ID_AT: Final = 8
 _MARK_AT: Final = 25
 HEAD_BYTES: Final = _HEAD.size
 EXPIRY_BYTES: Final = _EXPIRY.size
+_LAST_US: Final = 2.0**63
 
 
 Entry = bytes | tuple[bytes, int]
@@ -54,6 +55,11 @@ class Parsed:
     used: int
     is_bad: bool
     needs: int
+
+
+def microseconds(seconds: float) -> int:
+    """Return a moment as a record has it, or the nearest that a record can have."""
+    return int(min(max(0.0, seconds * 1e6), _LAST_US))  # in this order NaN is 0
 
 
 def salt_of(first_id: int, stamp: int) -> int:

@@ -96,19 +96,21 @@ def set_aside_id(name: str) -> int | None:
 class AckBitmap:
     """Which records of one segment are marked. ``front``: the first position that is not marked."""
 
-    __slots__ = ("_ahead", "_bits", "front")
+    __slots__ = ("_ahead", "_later", "front")
 
     def __init__(self, front: int = 0) -> None:
         self.front = front
-        self._bits = bytearray()
-        self._ahead = 0
+        self._later = bytearray()
+        """The digit 1 for each marked position, and 0 for every other; matters from the front on.
+        Needed only where records are marked out of order."""
+        self._ahead = 0  # how many are marked after the front
 
     @property
     def count(self) -> int:
         return self.front + self._ahead
 
     def __contains__(self, position: int) -> bool:
-        return position < self.front or self._is_set(position)
+        return position < self.front or self._later[position : position + 1] == b"1"
 
     def add(self, position: int) -> bool:
         if position == self.front:
@@ -117,10 +119,9 @@ class AckBitmap:
             return True
         if position in self:
             return False
-        byte = position >> 3
-        if byte >= len(self._bits):
-            self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
-        self._bits[byte] |= 1 << (position & 7)
+        if (more := position + 1 - len(self._later)) > 0:
+            self._later.extend(b"0" * max(more, len(self._later)))
+        self._later[position] = ord("1")
         self._ahead += 1
         return True
 
@@ -130,56 +131,47 @@ class AckBitmap:
             return sum(map(self.add, range(first, last + 1)))
         before, end = self.count, last + 1
         if end > self.front:
-            if self._ahead:
-                self._ahead -= sum(map(self._is_set, range(self.front, end)))
+            self._ahead -= self._later.count(b"1", self.front, end)
             self.front = end
             self._absorb()
         return self.count - before
 
     def clip(self, end: int) -> None:
-        if self.front > end:
-            self.front = end
-        if self._ahead:
-            del self._bits[(end + 7) >> 3 :]
-            if end & 7 and end >> 3 < len(self._bits):
-                self._bits[end >> 3] &= (1 << (end & 7)) - 1
-            self._ahead = sum(map(self._is_set, range(self.front, end)))
-            self._absorb()
-
-    def _is_set(self, position: int) -> bool:
-        byte = position >> 3
-        return byte < len(self._bits) and bool(self._bits[byte] >> (position & 7) & 1)
+        self.front = min(self.front, end)
+        del self._later[end:]
+        self._ahead = self._later.count(b"1", self.front)
+        self._absorb()
 
     def _absorb(self) -> None:
         """Move the front over positions that were marked ahead of it."""
         if self._ahead:
-            front = self.front
-            while self._is_set(front):
-                front += 1
+            front = self._later.find(b"0", self.front)
+            front = len(self._later) if front < 0 else front
             self._ahead -= front - self.front
             self.front = front
-        if not self._ahead and self._bits:
-            self._bits = bytearray()
+        if not self._ahead and self._later:
+            self._later = bytearray()
 
     def count_from(self, position: int) -> int:
         """How many positions from this one on are marked."""
-        ahead = 0
-        if self._ahead:
-            bits = int.from_bytes(self._bits, "little")
-            ahead = (bits >> max(position, self.front)).bit_count()
+        ahead = self._later.count(b"1", max(position, self.front)) if self._ahead else 0
         return max(0, self.front - position) + ahead
 
     def packed_bits(self) -> bytes:
-        return zlib.compress(bytes(self._bits), 1) if self._ahead else b""
+        """Return a bit for each position, the lowest first."""
+        if not self._ahead:
+            return b""
+        bits = int(self._later[::-1], 2)
+        return zlib.compress(bits.to_bytes((len(self._later) + 7) // 8, "little"), 1)
 
     @classmethod
     def unpack(cls, front: int, packed: bytes) -> AckBitmap:
         """Return the bitmap with this front and the bits that :meth:`packed_bits` returned."""
         marks = cls(front)
         if packed:
-            marks._bits = bytearray(zlib.decompress(packed))
-            ones = sum(byte.bit_count() for byte in marks._bits)
-            marks._ahead = ones - sum(map(marks._is_set, range(front)))
+            bits = int.from_bytes(zlib.decompress(packed), "little")
+            marks._later = bytearray(f"{bits:b}".encode()[::-1])
+            marks._ahead = marks._later.count(b"1", front)
             marks._absorb()
         return marks
 
@@ -269,26 +261,20 @@ class SegmentIndex:
         """Mark these stored records as done with; return how many were not marked before, and the
         segments that have them.
         """
-        newly, last_id = 0, -1
-        segment: Segment | None = None
-        touched: list[Segment] = []
+        newly, touched = 0, list[Segment]()
+        first_id, last_id = 0, -1  # of the segment found last
         for number in numbers:
-            if segment is None or not segment.first_id <= number <= last_id:
-                if (segment := self.holding(number)) is None:
+            if not first_id <= number <= last_id:
+                segment = self.segments[self._at(number)] if self.segments else None
+                if segment is None or not segment.first_id <= number <= segment.last_id:
                     continue
-                last_id = segment.last_id
+                first_id, last_id = segment.first_id, segment.last_id
                 touched.append(segment)
-            newly += segment.marks.add(number - segment.first_id)
+            newly += touched[-1].marks.add(number - first_id)
         return newly, touched
 
     def _at(self, record_id: int) -> int:
         return max(0, bisect_right(self.segments, record_id, key=attrgetter("first_id")) - 1)
-
-    def holding(self, record_id: int) -> Segment | None:
-        for segment in self.segments[self._at(record_id) :][:1]:
-            if segment.first_id <= record_id <= segment.last_id:
-                return segment
-        return None
 
     def from_id(self, record_id: int) -> Segment | None:
         """Return the first segment with this id or a later one that has a record not done with."""
@@ -298,12 +284,8 @@ class SegmentIndex:
         return None
 
     def replace(self, old: Segment | None, new: Segment | None) -> None:
-        """Replace ``old`` by ``new``, or add ``new`` at the end. No other segment is written to any
-        more.
-        """
+        """Remove ``old``, or add ``new`` at the end."""
         kept = [segment for segment in self.segments if segment is not old]
-        for segment in kept if new is not None else ():
-            segment.sealed = True
         self.floor = max(self.floor, self.next_id)
         self.segments = kept if new is None else [*kept, new]
 

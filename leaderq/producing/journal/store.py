@@ -20,7 +20,7 @@ from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import NO_SPACE, force, write_all
 from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
-from leaderq.producing.journal.records import Entry, encode
+from leaderq.producing.journal.records import Entry, encode, microseconds
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
 
@@ -40,7 +40,6 @@ class RecordStore:
         policy: Policy,
         segment_bytes: int,
         clock: Callable[[], float],
-        previous: tuple[int, int, int],
         stamp: int,
         allot_bytes: int,
     ) -> None:
@@ -48,7 +47,6 @@ class RecordStore:
         self._index, self._counters = parts.index, parts.counters
         self._cursor, self._policy, self._clock = cursor_writer, policy, clock
         self._segment_bytes, self._stamp, self._allot_bytes = segment_bytes, stamp, allot_bytes
-        self._previous = previous
         self.codec = 0
         """The tag of the codec of whatever is written from now on."""
         self.segment: Segment | None = None
@@ -66,11 +64,8 @@ class RecordStore:
         """
         what = f"journal {str(self.directory)!r}"
         if isinstance(error, OSError) and error.errno in NO_SPACE:
-            self._counters.refused_full += 1
             full = JournalFull(f"no space is left for {what}; nothing was stored")
             return with_cause(full, error)
-        if isinstance(error, LeaderqError):
-            return error
         failed = f"{what} could not be written: {told(error)}; nothing was stored"
         return with_cause(JournalFailed(failed), error)
 
@@ -79,44 +74,35 @@ class RecordStore:
     def write(self, first_id: int, entries: list[Entry], size: int) -> None:
         """Write records of at most ``size`` bytes together, and sync them if the policy says so."""
         count, segment = len(entries), self.segment
-        if segment is None or segment.last_id + 1 != first_id or not self._fits(segment.size, size):
-            self.roll()
+        if segment is None or not self._may_take(segment, first_id, size):
+            segment = self.roll()
         self._promise_ids(count)
-        segment = self.segment
-        assert segment is not None  # roll has begun one, or raised
-        if segment.codec != self.codec and not segment.records:
-            write_all(self._disk, self._fd, self._header(segment.first_id).encode(), 0)
-            segment.codec = self.codec
-        now_us = int(self._clock() * 1e6)
+        now_us = microseconds(self._clock())
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
-        self._write_behind(segment, data)
-        self._sync_if_due(count, segment)
-        end = segment.size + len(data)
-        segment.extent = (segment.records + count, end)  # stored, by this statement
-        self._counters.appended += count
-        self._counters.batches += 1
-
-    def _fits(self, end: int, size: int) -> bool:
-        """Whether ``size`` more bytes may go to this file, which ends at ``end``. An empty file
-        takes any size.
-        """
-        return self._is_sound and (end + size <= self._segment_bytes or end <= HEADER_BYTES)
-
-    def _write_behind(self, segment: Segment, data: bytes) -> None:
-        """Write ``data`` after the last record. If this raises, the file ends where it ended
-        before, or is not used any more.
-        """
         begin, end = segment.size, segment.size + len(data)
         is_small = len(data) < self._allot_bytes >> 4
         if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
             self._allot(begin)  # many small records came: it pays
+        unsynced, policy = self._unsynced + count, self._policy
         try:
             write_all(self._disk, self._fd, data, begin)
+            if isinstance(policy, Every) and unsynced >= policy.items:
+                self._sync()
+                unsynced = 0
         except OSError:
             self._counters.failed_writes += 1
             self._cut(begin)
             raise
-        self._allotted = max(self._allotted, end)
+        self._unsynced, self._allotted = unsynced, max(self._allotted, end)
+        segment.extent = (segment.records + count, end)  # stored, by this statement
+        self._counters.appended += count
+        self._counters.batches += 1
+
+    def _may_take(self, segment: Segment, first_id: int, size: int) -> bool:
+        """Whether these records may go to this segment. An empty one takes any size."""
+        fits = segment.size + size <= self._segment_bytes or not segment.records
+        is_next = segment.last_id + 1 == first_id and segment.codec == self.codec
+        return self._is_sound and fits and is_next
 
     def _allot(self, end: int) -> None:
         """Fill the space after ``end`` with zeros. A sync is twice as fast if bytes were
@@ -152,16 +138,6 @@ class RecordStore:
         self._cursor.save()
 
     # -- syncs -------------------------------------------------------------------------------------
-
-    def _sync_if_due(self, count: int, segment: Segment) -> None:
-        if not isinstance(self._policy, Every) or self._unsynced + count < self._policy.items:
-            self._unsynced += count
-            return
-        try:
-            self._sync()
-        except OSError:
-            self._cut(segment.size)
-            raise
 
     def _sync(self) -> None:
         """Force out the written records. If this raises, nobody knows what is on the disk, and the
@@ -215,7 +191,7 @@ class RecordStore:
 
     # -- segments ----------------------------------------------------------------------------------
 
-    def roll(self) -> None:
+    def roll(self) -> Segment:
         """Begin a new segment; if that raises, the old one stays in use. What is not yet on the
         disk of the old one is synced first; with ``NO_SYNC`` the next flush does that.
         """
@@ -225,25 +201,24 @@ class RecordStore:
         elif self._unsynced and old is not None:
             self._unforced.append(old.path)
             self._unsynced = 0
-        if old is not None and old.records:
-            self._previous = (old.first_id, old.records, old.size)
-        elif old is not None:
+        if old is not None and not old.records:
             with self._gate:
                 self._index.replace(old, None)  # it makes way for one of the same name
             self.close()
             self._disk.remove(old.path)
         segment = Segment(self.directory, self._index.next_id, self._stamp)
         segment.codec = self.codec
-        fd = self._created(segment.path, self._header(segment.first_id).encode())
+        last = self._index.segments[-1:]
+        previous = [(one.first_id, one.records, one.size) for one in last] or [(0, 0, 0)]
+        created_us = microseconds(self._clock())
+        header = SegmentHeader(segment.first_id, *previous[0], created_us, codec=self.codec)
+        fd = self._created(segment.path, header.encode())
         self.close()
         self._fd, self._allotted = fd, HEADER_BYTES
         self.segment, self._is_sound = segment, True
         with self._gate:
             self._index.replace(None, segment)
-
-    def _header(self, first_id: int) -> SegmentHeader:
-        created_us = int(self._clock() * 1e6)
-        return SegmentHeader(first_id, *self._previous, created_us, codec=self.codec)
+        return segment
 
     def _created(self, path: Path, header: bytes) -> int:
         """Create a segment's file with its header, and force its name to the disk. Returns the
@@ -266,22 +241,6 @@ class RecordStore:
             raise
         return fd
 
-    def begin(self) -> None:
-        """Do the first steps after opening: delete finished segments, save the cursor, and begin a
-        segment to write to. A full disk does not make this fail, because reading must remain
-        possible.
-        """
-        for step in (self._cursor.tidy, self.roll):
-            try:
-                step()
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    raise
-                log.warning(
-                    "no space left for the journal, what is in it can be read folder=%s",
-                    self.directory,
-                )
-
     def close(self) -> None:
         """Write no more to the segment in use; the next write begins another."""
         if self._fd >= 0:
@@ -289,4 +248,6 @@ class RecordStore:
                 self._cut(self.segment.size)
             fd, self._fd = self._fd, -1
             self._disk.close(fd)
+        if self.segment is not None:
+            self.segment.sealed = True
         self._is_sound, self.segment, self._unsynced = False, None, 0

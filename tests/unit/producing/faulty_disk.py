@@ -171,6 +171,5 @@ def crash(journal: Any) -> None:
     journal._closed = True
     assert journal._committer.service.stop(10)
     journal._reader.close()
-    journal._cursor.close()
     journal._store.close()
     journal._lock.release()

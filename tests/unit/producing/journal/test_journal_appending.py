@@ -19,7 +19,7 @@ from leaderq.errors import (
     JournalRecordTooLarge,
     WouldDeadlock,
 )
-from leaderq.producing.journal import Every, Interval, Journal
+from leaderq.producing.journal import NO_SYNC, Every, Interval, Journal
 from leaderq.testing import eventually
 
 
@@ -81,6 +81,18 @@ def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_cannot_be_kept_is_refused_all_at_once(place):
+    for limits in (
+        {"segment_bytes": 4095, "max_bytes": 16383, "reserve_bytes": -1},
+        {"segment_bytes": (1 << 30) + 1, "sync": Every, "clock": "now"},
+        {"sync": None},
+    ):
+        with pytest.raises(ConfigurationError) as refused:
+            Journal(place, **limits)
+        assert len(refused.value.problems) == len(limits)
+        assert all(name in str(refused.value) for name in limits)
+
+
 def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
     cap = 64 * 1024
     with Journal(place, max_bytes=cap) as journal:
@@ -94,6 +106,49 @@ def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
         journal.ack_many(stored[: len(stored) // 2])
         eventually(lambda: journal.room_bytes > cap / 4)
         assert journal.append(b"y" * 500) == stored[-1] + 1
+
+
+def test_the_cap_counts_each_segment_that_what_waits_may_need(place):
+    disk, goes_on = FaultyDisk(), threading.Event()
+    with Journal(place, disk=disk, max_bytes=1 << 20, segment_bytes=4096, sync=NO_SYNC) as journal:
+        disk.fail["write"] = lambda *_: goes_on.wait(30)
+        with pytest.raises(JournalFull):
+            while True:
+                journal.append_soon(b"x" * 500)
+        goes_on.set()
+        journal.flush()
+        assert sum(path.stat().st_size for path in segments(place)) <= 1 << 20
+
+
+def test_what_is_on_its_way_to_the_disk_is_acknowledged_up_to_an_id(place):
+    disk = FaultyDisk()
+    with Journal(place, disk=disk) as journal:
+        journal.append(b"1")
+        disk.blocked.clear()
+        for payload in (b"2", b"3"):
+            journal.append_soon(payload)
+        assert journal.ack_to(2) == 2
+        disk.blocked.set()
+        journal.flush()
+        assert payloads(journal) == [b"3"]
+        assert journal.ack_to(99) == 1
+
+
+@pytest.mark.parametrize("ttl_s", [float("inf"), float("nan"), -1, 1e15, "5"])
+def test_a_time_to_live_that_is_none_is_refused(place, ttl_s):
+    with Journal(place) as journal:
+        for use in (journal.append, journal.append_soon):
+            with pytest.raises(ConfigurationError, match="ttl_s="):
+                use(b"x", ttl_s=ttl_s)
+
+
+def test_no_instant_keeps_the_head_of_the_line_from_the_disk(place):
+    """Whatever the clock says, and however long ago a producer's request has expired."""
+    with Journal(place, clock=lambda: -5.0) as journal:
+        for ttl_s in (None, -1e12, 1e15):
+            journal.accept(b"x", None, ttl_s=ttl_s, timeout_s=0)
+        journal.flush()
+        assert [one.expires_at for one in journal.read()] == [None, 0, 2**63 / 1e6]
 
 
 def test_a_record_says_when_it_expires_and_its_reader_decides(place):

@@ -4,16 +4,29 @@ nothing accepted is lost, and what waits is written as soon as the disk takes it
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
-from faulty_disk import FaultyDisk, crash, failing, io_error, is_segment, payloads, segments
+from faulty_disk import (
+    FaultyDisk,
+    crash,
+    failing,
+    io_error,
+    is_segment,
+    no_space,
+    payloads,
+    segments,
+)
 
-from leaderq.errors import JournalFailed, JournalFull, JournalSlow
-from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal
+from leaderq.errors import JournalFailed, JournalFull, JournalLocked, JournalSlow
+from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, line
+from leaderq.producing.journal.disk import DirectoryLock
+from leaderq.producing.journal.segments import Segment
 from leaderq.testing import eventually
 
 POLICIES = [EVERY_ITEM, Every(10), Interval(600), NO_SYNC]
@@ -130,6 +143,80 @@ def test_a_journal_closed_while_the_disk_takes_nothing_says_what_is_lost(place, 
     assert isinstance(told[0], JournalFull)
     assert "records not written count=1" in caplog.text
     assert reopened(place) == [b"before"]
+
+
+def test_a_journal_is_closed_though_a_callback_ends_the_program_or_closes_it(place, disk):
+    journal = Journal(place, disk=disk)
+    disk.room = 0
+    for end in (sys.exit, journal.close, sys.exit):
+        journal.append_soon(b"lost", lambda *_, end=end: end())
+    eventually(lambda: journal.trouble is not None)
+    with pytest.raises(JournalFull):
+        journal.close()
+    assert reopened(place) == []
+
+
+def test_who_waits_for_room_is_told_when_the_disk_takes_nothing(place, disk, monkeypatch):
+    monkeypatch.setattr(line, "WAITING_BYTES", 1000)
+    told: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            journal.append_soon(b"late", timeout_s=None)
+        except JournalFull as error:
+            told.append(error)
+
+    with Journal(place, disk=disk) as journal:
+        disk.blocked.clear()
+        journal.append_soon(b"first")
+        eventually(lambda: disk.waiting)
+        journal.append_soon(b"x" * 1000)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        eventually(lambda: journal._committer.room._waiters)
+        with full(disk, 0):
+            disk.blocked.set()
+            eventually(lambda: told)
+        waiting.join()
+
+
+def test_a_cursor_saved_while_records_are_written_keeps_none_from_being_read(
+    place, disk, monkeypatch
+):
+    """It has records and bytes of one moment: after a kill, reading begins behind these bytes."""
+    journal = Journal(place, disk=disk)
+    is_written, goes_on = threading.Event(), threading.Event()
+
+    def wait(fd: int) -> None:
+        if is_segment(place, fd):
+            is_written.set()
+            goes_on.wait(30)
+
+    def records(segment: Segment) -> int:
+        found = segment.extent[0]
+        if threading.current_thread() is threading.main_thread():
+            goes_on.set()
+            eventually(lambda: segment.extent[0])
+        return found
+
+    disk.fail["sync"] = wait
+    journal.append_soon(b"x")
+    assert is_written.wait(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "records", property(records))
+        journal._cursor.save()
+    crash(journal)
+    assert reopened(place) == [b"x"]
+
+
+def test_a_journal_on_a_full_disk_is_locked_though_its_process_cannot_be_named(place, monkeypatch):
+    Journal(place).close()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", failing(no_space))
+        lock = DirectoryLock(place)
+    with pytest.raises(JournalLocked):
+        DirectoryLock(place)
+    lock.release()
 
 
 def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_so(place, disk):

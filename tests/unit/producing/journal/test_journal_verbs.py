@@ -14,6 +14,10 @@ from faulty_disk import at_record, flip, segments
 
 from leaderq.base.exits import ExitCode
 from leaderq.cli import main
+from leaderq.cli.journal import JournalSending
+from leaderq.cli.signals import Stopping
+from leaderq.errors import ConfigurationError
+from leaderq.producing import BatchOutcome
 from leaderq.producing.journal import Journal
 
 
@@ -84,3 +88,23 @@ def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert main([*truncate, "--all", "--yes"]) == ExitCode.OK
     with Journal(filled) as journal:
         assert (journal.depth, journal.next_id) == (0, 70)
+
+
+def test_send_stops_at_what_is_refused_only_when_all_in_front_of_it_is_sent(filled):
+    """It advises to discard everything up to that record."""
+    outcomes = [
+        BatchOutcome(again=(0,), refused={1: ValueError("not this"), 3: ValueError("nor this")}),
+        BatchOutcome(refused={1: ValueError("not this"), 2: ValueError("nor this")}),
+    ]
+    sent: list[list[Any]] = []
+
+    class Refusing:
+        def send(self, batch: list[Any], timeout_s: float) -> BatchOutcome:
+            sent.append(batch)
+            return outcomes.pop(0)
+
+    with Journal(filled) as journal, Stopping() as stopping:
+        with pytest.raises(ConfigurationError, match=r"id=4 .*not this.*truncate --to 4"):
+            JournalSending(journal, Refusing(), int, 60.0, stopping).run()
+        assert [one.id for one in journal.read(max_items=3)] == [4, 6]
+    assert sent[1] == [3, 4, 6]

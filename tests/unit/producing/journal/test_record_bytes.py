@@ -16,14 +16,11 @@ from leaderq.errors import ConfigurationError
 from leaderq.producing.journal import records as module
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
-    SEGMENT_BYTES,
     Damage,
     Every,
     Interval,
     JournalCounters,
     RecoveryReport,
-    allotment,
-    fitting_segment_bytes,
 )
 from leaderq.producing.journal.records import (
     EXPIRES,
@@ -34,6 +31,7 @@ from leaderq.producing.journal.records import (
     ScanRange,
     encode,
     likely_heads,
+    microseconds,
     parse,
     record_of,
     salt_of,
@@ -82,6 +80,11 @@ def test_the_bytes_of_a_record_are_as_documented():
     assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
     assert (EXPIRES, HEAD_BYTES) == (1, 28)
     assert (module.WINDOW, module.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
+
+
+def test_every_moment_is_one_that_a_record_can_have():
+    odd = [1.5, -1e9, float("nan"), float("inf"), 1e15]
+    assert [microseconds(one) for one in odd] == [1_500_000, 0, 0, 2**63, 2**63]
 
 
 BAD = Parsed([], 0, True, 0)
@@ -226,51 +229,29 @@ def test_heads_are_found_by_mark_and_id():
 
 # -- what a journal is told and what it tells, as values
 
-MB = 1 << 20
-
-
-def test_limits_are_kept():
-    assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
-    for asked, fitting in (
-        ((32 * MB, None, 0), 32 * MB),
-        ((32 * MB, 100 * MB, 0), 25 * MB),  # four fit under a cap
-        ((4096, 100 * MB, 5), 4096),
-        ((1 << 30, 16384, 0), 4096),
-    ):
-        assert fitting_segment_bytes(*asked) == fitting
-    allotted = [(8 * MB, True), (8 * MB - 1, True), (32 * MB, False), (32 * MB, True)]
-    assert [allotment(size, is_durable=each) for size, each in allotted] == [MB, 0, 0, MB]
-
 
 @pytest.mark.parametrize(
     ("make", "problems"),
     [
         (lambda: Every(0), ["Every.items=0"]),
         *[(lambda s=s: Interval(s), ["more than 0 s"]) for s in (0, float("nan"), True)],
-        (lambda: fitting_segment_bytes(4095, 16383, -1), ["t_bytes=4095", "x_bytes=16383", "=-1"]),
-        (lambda: fitting_segment_bytes((1 << 30) + 1, None, 0), ["segment_bytes=1073741825"]),
     ],
 )
-def test_limits_that_cannot_be_kept_are_refused_all_at_once(make, problems):
+def test_a_policy_that_cannot_be_kept_is_refused(make, problems):
     with pytest.raises(ConfigurationError) as refused:
         make()
     assert len(refused.value.problems) == len(problems)
     assert all(each in str(refused.value) for each in problems)
 
 
-def test_a_damage_tells_how_many_records_it_cost():
-    assert [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))] == [0, 1, 5]
-    assert SEGMENT_BYTES == 32 * MB
-
-
 def test_what_a_journal_tells_begins_with_nothing():
+    assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
     report = asdict(RecoveryReport())
     assert report.pop("was_clean")
     assert not any([*report.values(), *asdict(JournalCounters()).values()])
     assert Damage("f", "spoilt") == Damage("f", "spoilt", 0, 0, None)
     lost = [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))]
     assert lost == [0, 1, 5]
-    assert SEGMENT_BYTES == 32 * 2**20
 
 
 @given(PAYLOADS.filter(bool), st.data())
