@@ -215,7 +215,8 @@ class ConfluentConsumer(ConsumerClient):
         return self._held
 
     def group_metadata(self) -> Any:
-        return self._consumer.consumer_group_metadata()
+        is_member = self._membership is _Membership.MEMBER
+        return self._consumer.consumer_group_metadata() if is_member else None
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -226,6 +227,7 @@ class ConfluentConsumer(ConsumerClient):
                 | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash}
             )
         found = self._taken(timeout_s, max_records)
+        # Without positions it was joined again meanwhile: these were read from the client's own.
         polled = by_partition(found) if found and self._next else {}
         if self._unproved:
             self._prove(polled, found)
@@ -256,7 +258,6 @@ class ConfluentConsumer(ConsumerClient):
             del unproved[at]
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
-        joins = self._joins
         if (gone := self._gone) is not None:
             self._gone = None
             raise gone
@@ -272,8 +273,7 @@ class ConfluentConsumer(ConsumerClient):
         except LeaderqError:
             self._stash = found + self._stash
             raise
-        # positions of the client's own are not ours
-        return found if joins == self._joins else []
+        return found
 
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
@@ -311,6 +311,7 @@ class ConfluentConsumer(ConsumerClient):
         return records
 
     def seek(self, offsets: Offsets, resting: Collection[Partition] = ()) -> None:
+        _ = self._consumer
         # lost to a rebalance since: the next join sets positions again
         if lost := set(offsets) - self._held:
             raise KafkaAway(f"partitions {', '.join(map(str, sorted(lost)))} are not held any more")
@@ -344,6 +345,8 @@ class ConfluentConsumer(ConsumerClient):
         return self._answered(stored, "reading committed offsets")
 
     def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+        if not offsets:  # librdkafka takes it for a mistake
+            return _Commit(self, clock.now_s(), (None, []))
         if self._committing is not None:  # librdkafka may carry out the later one first
             raise KafkaAway("the commit before has not been answered yet")
         named = self._named(offsets, note + self._settings.mark)
@@ -437,6 +440,7 @@ class ConfluentConsumer(ConsumerClient):
 
     def _let_go(self, client: Any) -> None:
         self._scout.close()
+        self._begin_again(frozenset(), _Membership.NONE)
         if client is not None:
             closing = SerialExecutor(f"leaderq-confluent-close-{self._settings.member}")
             closing.submit(client.close)

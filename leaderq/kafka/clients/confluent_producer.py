@@ -103,7 +103,7 @@ class ConfluentProducer(ProducerClient):
             with connecting(self._settings.address, connection.remedy):
                 self._client = connection.made(Producer, options)
                 with connection.errors_translated("connecting"):
-                    found = self._client.list_topics(timeout=self._settings.wait_s(timeout_s))
+                    found = self._topics_told(self._settings.wait_s(timeout_s))
         except BaseException:
             self.close()
             raise
@@ -272,6 +272,12 @@ class ConfluentProducer(ProducerClient):
                 f"there is no topic {topic!r} on Kafka {self._settings.address!r}; create it"
             )
         return self._counts[topic][0]
+
+    def _topics_told(self, timeout_s: float) -> Any:
+        try:
+            return self._client.list_topics(timeout=timeout_s)
+        finally:
+            self._client.poll(0)  # tells why nobody answered
 
     def _learn(self, found: Any) -> None:
         now = clock.now_s()

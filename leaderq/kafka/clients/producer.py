@@ -14,7 +14,7 @@ happened, once another producer was fenced in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -42,7 +42,7 @@ class Message(NamedTuple):
     """One message to send. ``value`` and ``key`` are bytes, or one of them is ``None``; ``headers``
     are pairs of name and bytes. Without a ``partition`` the partitioner chooses: all messages of
     one key go to one partition, the same with all clients. ``timestamp_ms``: milliseconds since the
-    epoch; default: the time of sending.
+    epoch; default: the time of sending, which librdkafka also takes for 0.
     """
 
     topic: str
@@ -59,41 +59,53 @@ class Message(NamedTuple):
 
 
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """Return ``message`` if a client can send it and it has at most ``limit`` bytes; else raise a
-    KafkaError. Call it where the message is made, so that the error is raised there.
+    """Return ``message``, its headers as a tuple, if a client can send it and it has at most
+    ``limit`` bytes; else raise a KafkaError. Call it where the message is made, so that the error
+    is raised there.
     """
-    topic, value, key, headers, partition, _ = message
+    topic, value, key, headers, partition, timestamp_ms = message
     # The usual message, at a fifth of the cost: this runs for each one.
-    if type(value) is bytes and type(topic) is str and not headers and partition is None:
+    is_usual = headers == () and partition is None and timestamp_ms is None
+    if is_usual and type(value) is bytes and type(topic) is str:
         size = len(value) if key is None else len(value) + len(key) if type(key) is bytes else limit
         if size < limit and topic:
             return message
-    if problem := _problem(message):
-        raise KafkaError(f"a message to topic {message.topic!r} cannot be sent: {problem}")
+    try:
+        message = message._replace(headers=tuple(headers or ()))
+        problem = next(_problems(message), None)
+    except (TypeError, ValueError) as exc:  # no sequence of headers, or no text in UTF-8
+        problem = str(exc)
+    if problem:
+        raise KafkaError(f"a message to topic {topic!r} cannot be sent: {problem}")
     if message.size > limit:
         raise MessageTooLarge(
-            f"a message to topic {message.topic!r} cannot be sent: it has {message.size} bytes, and"
+            f"a message to topic {topic!r} cannot be sent: it has {message.size} bytes, and"
             f" the limit is {limit}; send less, or raise max_message_bytes and the topic's"
         )
     return message
 
 
-def _problem(message: Message) -> str | None:
+def _problems(message: Message) -> Iterator[str]:
     given: tuple[Any, ...] = message  # by a user who may not check types
-    topic, value, key, headers, partition, _ = given
+    topic, value, key, headers, partition, timestamp_ms = given
     if not isinstance(topic, str) or not topic:
-        return "its topic must be a name"
+        yield "its topic must be a name"
     for what, part in (("value", value), ("key", key)):
         if part is not None and not isinstance(part, bytes):
-            return f"its {what} is {type(part).__name__}, not bytes; serialize it first"
+            yield f"its {what} is {type(part).__name__}, not bytes; serialize it first"
     if value is None and key is None:
-        return "it has neither key nor value; a tombstone needs a key"
-    if partition is not None and partition < 0:
-        return f"its partition is {partition}; leave it out to have one chosen"
+        yield "it has neither key nor value; a tombstone needs a key"
+    for what, number, bits in (("partition", partition, 31), ("timestamp_ms", timestamp_ms, 63)):
+        if number is not None and (not isinstance(number, int) or abs(number) >> bits):
+            yield f"its {what} is {number!r}, not a whole number of {bits} bits"
+    if isinstance(partition, int) and partition < 0:
+        yield f"its partition is {partition}; leave it out to have one chosen"
     for header in headers:
-        if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
-            return f"header {header!r} is not a pair of str and bytes"
-    return None
+        match header:
+            case str() as name, bytes():
+                name.encode()
+            case _:
+                yield f"header {header!r} is not a pair of str and bytes"
 
 
 @dataclass(frozen=True)
