@@ -35,14 +35,13 @@ from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     KafkaAway,
-    MembershipLost,
     Offsets,
-    connecting,
 )
 from leaderq.kafka.clients.producer import (
     Message,
     ProducerClient,
     ProducerSettings,
+    TransactionStage,
     given_up,
 )
 from leaderq.kafka.record import epoch_of
@@ -91,30 +90,25 @@ class ConfluentProducer(ProducerClient):
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
-        self._failed: list[tuple[str, Any]] = []
-        self._on_delivery: Any = None  # one object for all messages of a transaction
+        self._on_delivery = self._delivered  # one object for all messages
         self._calls = SerialExecutor("leaderq-confluent-transaction")
         self._ended: LeaderqError | None = None
         self._counts: dict[str, tuple[int, float]] = {}
 
-    def open(self, timeout_s: float | None = None) -> None:
-        connection, options = self._connection, producer_options(self._settings, self._connection)
-        try:
-            with connecting(self._settings.address, connection.remedy):
-                self._client = connection.made(Producer, options)
-                with connection.errors_translated("connecting"):
-                    found = self._topics_told(self._settings.wait_s(timeout_s))
-        except BaseException:
-            self.close()
-            raise
-        self._learn(found)
+    def _connect(self, until_s: float) -> None:
+        options = producer_options(self._settings, self._connection)
+        self._client = self._connection.made(Producer, options)
+        self._learn(self._topics_told("connecting", _left_s(until_s)))
 
-    def close(self) -> None:
-        self._on_delivery = None
+    def _remedy(self) -> str:
+        return self._connection.remedy()
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        return self._connection.error(exc, doing)
+
+    def _let_go(self) -> None:
         self._calls.close()
         clients, self._client = [self._client], None
-        if clients[0] is None:
-            return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
         closer = primitives.Thread(
             target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True
@@ -137,9 +131,6 @@ class ConfluentProducer(ProducerClient):
     def _begin(self) -> None:
         self._call("beginning a transaction", self._producer.begin_transaction)
 
-    def _forget(self) -> None:
-        self._failed, self._on_delivery = [], self._delivered
-
     def produce(self, message: Message) -> None:
         deadline = None
         while True:
@@ -158,7 +149,7 @@ class ConfluentProducer(ProducerClient):
                 if self._failed:  # what it says is only that an earlier message has failed
                     raise self._failure() from exc
                 fatal = self._fatal() or exc
-                raise self._connection.error(fatal, f"producing to {message.topic!r}") from exc
+                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -185,7 +176,7 @@ class ConfluentProducer(ProducerClient):
             left = self._call("producing", self._producer.flush, _left_s(deadline))
         if left and not self._failed:
             if self._connection.refusal is not None:
-                raise self._connection.error(self._connection.refusal, "producing")
+                raise self._translated(self._connection.refusal, "producing")
             raise KafkaAway(
                 f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
             )
@@ -194,13 +185,11 @@ class ConfluentProducer(ProducerClient):
 
     def _failure(self) -> LeaderqError:
         topic, failure = min(self._failed, key=_is_purged)
-        error = given_up(self._connection.error(failure, f"producing to {topic!r}"))
+        error = given_up(self._translated(failure, f"producing to {topic!r}"))
         error.__cause__ = KafkaException(failure)
         return error
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
-        if group is None:
-            raise MembershipLost("the consumer is not a member of its group at the moment")
         mark, doing = self._settings.mark, "sending offsets to a transaction"
         wanted = [TopicPartition(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
         send = self._producer.send_offsets_to_transaction
@@ -240,7 +229,7 @@ class ConfluentProducer(ProducerClient):
         """Return the error that ended this client for good, or ``None``. The client tells it only
         when a transaction is begun, so this tries to begin one.
         """
-        if not self._is_open:
+        if self._stage is TransactionStage.NONE:
             return None
         try:
             self._producer.begin_transaction()
@@ -249,7 +238,7 @@ class ConfluentProducer(ProducerClient):
         return None
 
     def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._connection.error(exc, doing)
+        found = self._translated(exc, doing)
         return given_up(found) if exc.args[0].txn_requires_abort() else found
 
     # ---- each message by itself ------------------------------------------------------------------
@@ -260,12 +249,13 @@ class ConfluentProducer(ProducerClient):
         if count and clock.now_s() < known_s + _COUNT_KEPT_S:
             return count
         try:
-            found = self._client.list_topics(*((topic,) if count else ()), timeout=_METADATA_S)
-        except KafkaException as exc:
-            if count:
-                self._counts[topic] = (count, clock.now_s())
-                return count
-            raise self._connection.error(exc, f"sending to {topic!r}") from exc
+            asked = (topic,) if count else ()
+            found = self._topics_told(f"sending to {topic!r}", _METADATA_S, *asked)
+        except LeaderqError:
+            if not count:
+                raise
+            self._counts[topic] = (count, clock.now_s())
+            return count
         self._learn(found)
         if topic not in self._counts:
             raise UnknownTopic(
@@ -273,11 +263,12 @@ class ConfluentProducer(ProducerClient):
             )
         return self._counts[topic][0]
 
-    def _topics_told(self, timeout_s: float) -> Any:
+    def _topics_told(self, doing: str, timeout_s: float, *topic: str) -> Any:
         try:
-            return self._client.list_topics(timeout=timeout_s)
-        finally:
-            self._client.poll(0)  # tells why nobody answered
+            return self._client.list_topics(*topic, timeout=timeout_s)
+        except KafkaException as exc:
+            self._client.poll(0)  # tells why nobody has answered
+            raise self._translated(exc, doing) from exc
 
     def _learn(self, found: Any) -> None:
         now = clock.now_s()
@@ -285,7 +276,7 @@ class ConfluentProducer(ProducerClient):
             if topic.error is None and topic.partitions:
                 self._counts[name] = (len(topic.partitions), now)
             elif topic.error is not None:
-                refused = self._connection.error(topic.error, f"sending to {name!r}")
+                refused = self._translated(topic.error, f"sending to {name!r}")
                 if isinstance(refused, AccessRefused):
                     raise refused
 
@@ -323,13 +314,11 @@ class ConfluentProducer(ProducerClient):
         try:
             self._call("sending", call, timeout_s)
         except (LeaderqError, SystemError) as exc:
-            self._ended = (
-                exc if isinstance(exc, LeaderqError) else self._connection.error(exc, "sending")
-            )
+            self._ended = exc if isinstance(exc, LeaderqError) else self._translated(exc, "sending")
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
-        return None if error is None else self._connection.error(error, f"sending to {topic!r}")
+        return None if error is None else self._translated(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.stored.offset())
@@ -341,7 +330,7 @@ class ConfluentProducer(ProducerClient):
         if self._ended is not None:
             return self._ended
         refusal = self._connection.refusal
-        return None if refusal is None else self._connection.error(refusal, "sending")
+        return None if refusal is None else self._translated(refusal, "sending")
 
 
 class _Receipt:

@@ -15,9 +15,7 @@ the version is pinned):
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +30,7 @@ from leaderq.kafka.clients.client_options import (
     in_kafka_pythons_names,
     producer_table,
 )
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
@@ -47,8 +45,6 @@ from leaderq.kafka.clients.producer import (
 )
 from leaderq.kafka.record import Partition, epoch_of
 
-log = logging.getLogger(__name__)
-
 _ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 _METADATA_S = 2.0
 _FOR_EVER_MS = 2**31 - 1
@@ -57,10 +53,10 @@ _CLOSE_S = 1.0
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
-def producer_options(settings: ProducerSettings, timeout_s: float | None = None) -> dict[str, Any]:
-    wait_s = settings.wait_s(timeout_s)
+def producer_options(settings: ProducerSettings, open_timeout_s: float = 10.0) -> dict[str, Any]:
+    wait_s = {"open_timeout_s": open_timeout_s}
     return {
-        **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
+        **connection_options(settings.address, settings.security, **wait_s),
         **in_kafka_pythons_names(producer_table(settings)),
         # A message that the client gives up is one that we would send a second time.
         "delivery_timeout_ms": _FOR_EVER_MS,
@@ -82,22 +78,24 @@ class KafkaPythonProducer(ProducerClient):
     client, through ``private_api``.
     """
 
+    _natives = (native.KafkaError,)
+
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self.notes: Mapping[Partition, str] = {}  # what the next commit notes, if not the mark
-        self._failed: list[tuple[str, BaseException]] = []
         self._steps: dict[str, Any] = {}
         self._append: Any = None
         self._wake: Any = None
 
-    def open(self, timeout_s: float | None = None) -> None:
+    def _connect(self, until_s: float) -> None:
         quiet_client_logs()
         settings = self._settings
         if settings.transactional_id is not None:
             private_api.require_the_version_that_was_read()
-        options = producer_options(settings, timeout_s)
+        options = producer_options(settings, until_s - clock.now_s())
         self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
         self._append, self._wake = private_api.appender(self._client)
+        self._steps = {}
 
     # ---- messages --------------------------------------------------------------------------------
 
@@ -153,9 +151,6 @@ class KafkaPythonProducer(ProducerClient):
             private_api.forget_refused_offsets(self._producer)
             self._producer.begin_transaction()
 
-    def _forget(self) -> None:
-        self._failed = []
-
     def produce(self, message: Message) -> None:
         topic, value, key, headers, partition, timestamp_ms = message
         asked_s, failed = clock.now_s(), self._failed
@@ -192,11 +187,6 @@ class KafkaPythonProducer(ProducerClient):
             raise given_up(self._translated(exc, f"producing to {topic!r}")) from exc
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
-        is_named = isinstance(group, str)
-        if not is_named and not (group.member_id and group.generation_id >= 0):
-            # The broker accepts these offsets from anybody, whoever holds the group.
-            what = f"the consumer is not a member of group {group.group_id!r} at the moment"
-            raise MembershipLost(what)
         wanted = {
             TopicPartition(*where): OffsetAndMetadata(
                 at, self.notes.get(where, self._settings.mark), epoch_of(at)
@@ -226,20 +216,8 @@ class KafkaPythonProducer(ProducerClient):
                 self._steps[step] = private_api.started(self._producer, step, *args)
             return bool(self._steps[step].wait(timeout_ms=wait_ms))
 
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                private_api.drop(client, _CLOSE_S)
-            except Exception:
-                log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
-
-    @contextmanager
-    def _errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except native.KafkaError as exc:
-            raise self._translated(exc, doing) from exc
+    def _let_go(self) -> None:
+        private_api.drop(self._client, _CLOSE_S)
 
     def _translated(self, exc: BaseException, doing: str) -> LeaderqError:
         """Return leaderq's error for ``exc``, or for the earlier error that ``exc`` refers to."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,8 @@ from leaderq.kafka.clients.consumer import (
     BatchLost,
     EffectRefused,
     KafkaAway,
+    KafkaClient,
+    MembershipLost,
     MessageInvalid,
     Offsets,
 )
@@ -129,30 +132,13 @@ class ProducerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
 
-    def wait_s(self, timeout_s: float | None) -> float:
-        """Return how many seconds connecting may take if the caller has ``timeout_s`` (``None``: as
-        long as the settings say).
-        """
-        asked_s = self.open_timeout_s if timeout_s is None else timeout_s
-        return max(0.1, min(asked_s, self.open_timeout_s))
-
 
 class LibraryProducer(Protocol):
     """What each client library does in its own way for a :class:`ProducerClient`."""
 
-    def open(self, timeout_s: float | None = None) -> None:
-        """Connect, and fence nobody. Takes at most ``timeout_s`` seconds, and no longer than the
-        settings allow. Also raises ``ServersUnreachable`` and ``MissingPiece``.
-        """
-
     def produce(self, message: Message) -> None:
         """Send ``message``, in the transaction if there is one; any thread may call this. If it
         fails later, ``commit`` or ``send_all`` raises.
-        """
-
-    def close(self) -> None:
-        """Free everything within about a second, and send nothing more. The next :meth:`fence` ends
-        a transaction that is left open. Never raises.
         """
 
     # ---- in transactions -------------------------------------------------------------------------
@@ -196,9 +182,6 @@ class LibraryProducer(Protocol):
 
     # ---- steps, each of which may be repeated ----------------------------------------------------
 
-    def _forget(self) -> None:
-        """Forget the failures of earlier messages, before the next one is sent."""
-
     def _begin(self) -> None: ...
 
     def _flush(self, deadline: float) -> None:
@@ -224,25 +207,34 @@ def given_up(error: LeaderqError) -> LeaderqError:
     return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
-class ProducerClient(LibraryProducer):
+class TransactionStage(Enum):
+    """How far a producer is with a transaction. ``ASKED``: its commit was asked for, and was
+    neither acknowledged nor refused.
+    """
+
+    NONE = "none"
+    OPEN = "open"
+    ASKED = "asked"
+
+
+class ProducerClient(KafkaClient, LibraryProducer):
     """An idempotent producer of a client library. Only one thread uses it, except for ``produce``.
 
     No message is given up because it takes long. Within a partition each message is stored once, in
-    order, for as long as the client lives.
+    order, for as long as the client lives. What is not sent when it is closed is dropped; the next
+    :meth:`fence` ends a transaction that is left open.
     """
 
-    _client: Any = None
-    _is_open = False  # whether there is a transaction
-    _commit_asked = False
+    _settings: ProducerSettings
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
+        self._stage = TransactionStage.NONE
+        self._failed: list[tuple[str, Any]] = []  # the library's errors, each with its topic
 
     @property
     def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
+        return self._opened("producer")
 
     def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
         """Send all messages, outside transactions; connects first, if need be. Returns how many
@@ -250,7 +242,7 @@ class ProducerClient(LibraryProducer):
         the last was sent (``KafkaAway``), or if one fails; then nothing is known about any of them.
         """
         limit, count = self._settings.max_message_bytes, 0
-        self._forget()
+        self._failed = []
         try:
             for message in messages:
                 wanted = checked(message, limit)
@@ -276,10 +268,9 @@ class ProducerClient(LibraryProducer):
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
-        self._forget()
-        self._commit_asked = False
+        self._failed = []
         self._begin()
-        self._is_open = True
+        self._stage = TransactionStage.OPEN
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction together with ``offsets`` of ``group`` (a consumer's
@@ -287,30 +278,32 @@ class ProducerClient(LibraryProducer):
         (KIP-447). With kafka-python ``group`` may be a name: then only the transactional id fences.
         """
         deadline = clock.now_s() + timeout_s
-        if not self._commit_asked:
+        if self._stage is not TransactionStage.ASKED:
             try:
                 self._flush(deadline)
             except REFUSED_MESSAGES as exc:
                 raise EffectRefused(exc) from exc
+            if group is None:  # the broker accepts these offsets from anybody, whoever holds it
+                raise MembershipLost("the consumer is not a member of its group at the moment")
             self._send_offsets(offsets, group, deadline)
-        self._commit_asked = True
+        self._stage = TransactionStage.ASKED
         try:
             self._complete(deadline)
         except (KafkaAway, KafkaFenced, BatchLost):
             raise
         except LeaderqError as exc:
             raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
-        self._is_open = False
+        self._stage = TransactionStage.NONE
 
     def abort(self, timeout_s: float) -> None:
         """Drop the transaction, if there is one. If that fails, close the producer."""
-        if not self._is_open:
+        if self._stage is TransactionStage.NONE:
             return
-        if self._commit_asked:
+        if self._stage is TransactionStage.ASKED:
             what = "a transaction whose commit was asked for cannot be aborted"
             raise KafkaError(f"{what}; close this producer")
         self._give_up(clock.now_s() + timeout_s)
-        self._is_open = False
+        self._stage = TransactionStage.NONE
 
 
 ProducerFactory = Callable[[ProducerSettings], ProducerClient]

@@ -117,18 +117,12 @@ class SimulatedConsumer(ConsumerClient):
 
     # ---- connecting ------------------------------------------------------------------------------
 
-    def _connect(self, until_s: float) -> None:
-        settings, pattern = self._settings, self._pattern
+    def _find_topics(self, until_s: float) -> None:
+        settings = self._settings
         link = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
         link.require_address(settings.address, until_s - clock.now_s())
         self._client = link
         self._learn(self._ask_any("connecting", lambda _: link.cluster.topics(), until_s))
-        missing = [topic for topic in self._names if topic not in self._topics]
-        if pattern is not None and not self._names:
-            raise pattern.unmatched(settings.address)
-        if missing:
-            raise self._no_topics(missing)
-        self.refresh(max(0.1, until_s - clock.now_s()))
 
     @property
     def _link(self) -> BrokerLink:
@@ -185,12 +179,12 @@ class SimulatedConsumer(ConsumerClient):
 
     def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
-        return self._joins > 0 and not self._needs_join and not self.is_joining
+        return self.joins > 0 and not self._needs_join and not self.is_joining
 
     def _hold(self, partitions: Iterable[Partition]) -> None:
         self._held = dict.fromkeys(sorted(partitions))
         self._fetches.clear()
-        self._joins += 1
+        self.joins += 1
 
     @property
     def is_joining(self) -> bool:
@@ -325,8 +319,8 @@ class SimulatedConsumer(ConsumerClient):
     def assigned(self) -> frozenset[Partition]:
         return frozenset(self._held)
 
-    def group_metadata(self) -> GroupMembership:
-        return self._member
+    def group_metadata(self) -> GroupMembership | None:
+        return self._member if self._member.generation_id >= 0 else None
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -438,17 +432,21 @@ class SimulatedConsumer(ConsumerClient):
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        wanted = sorted(of or self._held or self._partitions())
+    def _stored(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[Offset, str]]:
+        wanted = sorted(partitions)
         cluster, name = self._link.cluster, self._settings.group
         stored = self._ask_group(
             "reading committed offsets",
             lambda broker: cluster.group_at(broker, name).fetch(wanted),
             timeout_s,
         )
-        return {where: Offset(each.offset, each.epoch) for where, each in stored.items()}
+        return {
+            where: (Offset(each.offset, each.epoch), each.note) for where, each in stored.items()
+        }
 
-    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+    def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture:
         stored = {where: StoredOffset(int(at), epoch_of(at), note) for where, at in offsets.items()}
         return _SimulatedCommit(self, self._link, stored)
 
@@ -483,7 +481,8 @@ class SimulatedConsumer(ConsumerClient):
 
     # ---- the end ---------------------------------------------------------------------------------
 
-    def _let_go(self, client: Any) -> None: ...
+    def _let_go(self) -> None:
+        self._held = {}
 
 
 def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
@@ -533,7 +532,7 @@ class _SimulatedCommit:
     ) -> None:
         self._consumer = consumer
         self._link = link
-        self._who = consumer.group_metadata()
+        self._who = consumer._member
         self._offsets = offsets
         self._give_up_s = clock.now_s() + _COMMIT_S
         self._pause_s = _PAUSE_S
