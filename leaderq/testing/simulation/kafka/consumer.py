@@ -27,7 +27,6 @@ from leaderq.kafka.clients.consumer import (
     ConsumerSettings,
     Failure,
     KafkaAway,
-    LogTruncated,
     MembershipLost,
     Offsets,
 )
@@ -364,10 +363,7 @@ class SimulatedConsumer(ConsumerClient):
             elif leader not in self._fetches:
                 wanted.setdefault(leader, {})[where] = reading
         for leader, readings in wanted.items():
-            asked = {
-                where: (int(each.position), epoch_of(each.position))
-                for where, each in readings.items()
-            }
+            asked = {where: int(each.position) for where, each in readings.items()}
             work = partial(_fetch, cluster, leader, asked)
             which = [_Asked(where, each, each.position) for where, each in readings.items()]
             self._fetches[leader] = self._link.send(leader, work), which
@@ -397,8 +393,6 @@ class SimulatedConsumer(ConsumerClient):
                 told = f"{self._link.told('reading')}: {where}@{reading.position}"
                 raise Failure.GONE.error(told)
             return
-        if part.next_offset < reading.position:
-            raise LogTruncated.at(f"{self._link.told('reading')}: {where}", [where])
         reading.fetched, reading.taken = part.records, 0
         reading.behind = Offset(part.next_offset, part.epoch)
         if not part.records:
@@ -451,35 +445,32 @@ class SimulatedConsumer(ConsumerClient):
         return _SimulatedCommit(self, self._link, stored)
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {where: start for where, (start, _, _) in self._bounds(timeout_s).items()}
+        return dict.fromkeys(self._asked_for_ends(timeout_s), 0)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        bounds = self._bounds(timeout_s)
+        ends = self._asked_for_ends(timeout_s)
         # a real client is told both in the answers to its fetches, which it sends all the time
-        self._log_ends = {where: end for where, (_, _, end) in bounds.items()}
-        return {where: stable for where, (_, stable, _) in bounds.items()}
+        self._log_ends = {where: end for where, (_, end) in ends.items()}
+        return {where: stable for where, (stable, _) in ends.items()}
 
     def log_ends(self) -> dict[Partition, int]:
         return {where: end for where, end in self._log_ends.items() if where in self._held}
 
-    def _bounds(self, timeout_s: float) -> dict[Partition, tuple[int, int, int]]:
-        """Ask for the bounds of all partitions, with one request to each broker that leads any."""
+    def _asked_for_ends(self, timeout_s: float) -> dict[Partition, tuple[int, int]]:
+        """Ask for the ends of all partitions, with one request to each broker that leads any."""
         cluster, left = self._link.cluster, self._partitions()
-        found: dict[Partition, tuple[int, int, int]] = {}
+        found: dict[Partition, tuple[int, int]] = {}
         until_s = clock.now_s() + timeout_s
         while left:
-            first = left[0]
 
-            def bounds(broker: int, asked: list[Partition] = left) -> Any:
+            def ends(broker: int, asked: list[Partition] = left) -> Any:
                 led = [where for where in asked if cluster.leader_of(where) == broker]
-                return cluster.bounds(broker, led or asked)
+                return cluster.ends(broker, led or asked)
 
-            find = partial(self._link.leader_of, first)
-            found |= self._link.ask("asking for offsets", find, bounds, until_s)
+            find = partial(self._link.leader_of, left[0])
+            found |= self._link.ask("asking for offsets", find, ends, until_s)
             left = [where for where in left if where not in found]
         return found
-
-    # ---- the end ---------------------------------------------------------------------------------
 
     def _let_go(self) -> None:
         self._held = {}

@@ -52,18 +52,12 @@ class KafkaNetwork(Protocol):
         """Return the passage of one request; called by the process that sends it. May sleep."""
 
 
-class PromptNetwork:
-    """Everything arrives at once."""
-
-    def request(self, client: str, broker: int) -> Passage:
-        return AT_ONCE
-
-
 class SimulatedKafka:
     """A cluster, the network in front of it, and the clients that wait for it to change.
 
     ``lock`` is needed only if clients run on several real threads: give a ``threading.Lock``.
-    ``now`` is the cluster's own time; by default, this process's clock.
+    ``now`` is the cluster's own time; by default, this process's clock. Without a ``network``
+    everything arrives at once.
     """
 
     def __init__(
@@ -76,8 +70,8 @@ class SimulatedKafka:
         address: str = "simulated-kafka:9092",
     ) -> None:
         self.address = address
-        self.network: KafkaNetwork = network or PromptNetwork()
-        self.cluster = BrokerCluster(now or _now_s, settings or ClusterSettings())
+        self.network = network
+        self.cluster = BrokerCluster(now or (lambda: clock.now_s()), settings)
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
         self._waiting: dict[int, Any] = {}
         self._tickets = 0
@@ -121,10 +115,6 @@ class SimulatedKafka:
                 del self._waiting[ticket]
 
 
-def _now_s() -> float:
-    return clock.now_s()
-
-
 class BrokerLink:
     """One client's connections to all brokers. For one thread at a time."""
 
@@ -138,7 +128,9 @@ class BrokerLink:
 
     def send(self, broker: int, work: Callable[[BrokerRequest], Any]) -> SentRequest:
         """Send, and do not wait."""
-        there_s, back_s, breaks_s = self.kafka.network.request(self._client, broker)
+        network = self.kafka.network
+        passage = AT_ONCE if network is None else network.request(self._client, broker)
+        there_s, back_s, breaks_s = passage
         with self.kafka.lock:
             sent_s = self.cluster.advance()
             request = self.cluster.send(broker, work, there_s, back_s)
