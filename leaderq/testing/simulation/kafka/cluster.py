@@ -60,6 +60,26 @@ class ClusterSettings:
     initial_rebalance_delay_s: float = 3.0
 
 
+class Passage(NamedTuple):
+    """The times of one request's way to a broker, and of its answer's way back; in seconds.
+
+    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: the request is carried
+    out, and its sender does not hear of it. ``breaks_s``: if the request or answer is lost, when
+    its sender notices that its connection is broken; infinite: when its request time-out is over.
+    """
+
+    there_s: float = 0.0
+    back_s: float = 0.0
+    breaks_s: float = inf
+
+    @property
+    def is_lost(self) -> bool:
+        return self.there_s == inf or self.back_s == inf
+
+
+AT_ONCE = Passage()
+
+
 class BrokerState(Enum):
     """Whether a broker answers, lets its clients wait, or does not exist at the moment."""
 
@@ -69,36 +89,56 @@ class BrokerState(Enum):
 
 
 class BrokerRequest:
-    """A request on its way, at a broker, or answered."""
+    """A request on its way, at a broker, or answered; ``back_s`` and ``breaks_s`` as in
+    :meth:`BrokerCluster.send`.
+    """
 
     __slots__ = (
-        "answer",
         "arrives_s",
         "back_s",
+        "breaks_at_s",
         "broker",
         "done_s",
-        "error",
         "is_done",
+        "result",
+        "sent_s",
         "waits",
         "work",
     )
 
     def __init__(
-        self,
-        broker: int,
-        work: Callable[[BrokerRequest], Any],
-        arrives_s: float,
-        back_s: float,
+        self, broker: int, work: Callable[[BrokerRequest], Any], sent_s: float, way: Passage
     ) -> None:
-        self.broker = broker
-        self.work = work
-        self.arrives_s = arrives_s
-        self.back_s = back_s
+        self.broker, self.work, self.sent_s = broker, work, sent_s
+        self.arrives_s, self.back_s = sent_s + way.there_s, way.back_s
+        self.breaks_at_s = sent_s + way.breaks_s if way.is_lost else inf
         self.is_done = False
         self.waits = False  # at the broker, for something else to happen
         self.done_s = inf
-        self.answer: Any = None
-        self.error: RefusedByBroker | None = None
+        self.result: Any = None  # the broker's answer, or its refusal
+
+    # ---- as the sender sees it
+
+    @property
+    def heard_s(self) -> float:
+        """When the sender hears of the answer, by the cluster's clock; ``inf`` if that is not
+        known.
+        """
+        return min(self.done_s + self.back_s, self.breaks_at_s)
+
+    @property
+    def due_s(self) -> float:
+        """When there is news of the request next; ``inf`` if that is not known."""
+        if self.is_done or self.waits:
+            return self.heard_s
+        return min(self.arrives_s, self.breaks_at_s)
+
+    @property
+    def error(self) -> RefusedByBroker | None:
+        """Why there is no answer, once the sender has heard; ``None`` if there is one."""
+        if not self.is_done or self.back_s == inf:
+            return RefusedByBroker(ErrorCode.CONNECTION_BROKEN)
+        return self.result if isinstance(self.result, RefusedByBroker) else None
 
 
 WAITS = object()
@@ -194,20 +234,13 @@ class BrokerCluster:
     # ---- requests --------------------------------------------------------------------------------
 
     def send(
-        self,
-        broker: int,
-        work: Callable[[BrokerRequest], Any],
-        there_s: float = 0.0,
-        back_s: float = 0.0,
+        self, broker: int, work: Callable[[BrokerRequest], Any], way: Passage
     ) -> BrokerRequest:
-        """Send a request. It arrives after ``there_s`` (``inf``: never), and its answer takes
-        ``back_s`` (``inf``: it is lost). ``work`` returns the answer, raises a refusal, or returns
-        WAITS.
-        """
-        request = BrokerRequest(broker, work, self.time_s + there_s, back_s)
-        if there_s <= 0:
+        """Send a request. ``work`` returns the answer, raises a refusal, or returns WAITS."""
+        request = BrokerRequest(broker, work, self.time_s, way)
+        if way.there_s <= 0:
             self._arrive(request)
-        elif there_s < inf:
+        elif way.there_s < inf:
             self.at(request.arrives_s, lambda: self._arrive(request))
         return request
 
@@ -232,14 +265,8 @@ class BrokerCluster:
         """Answer a request, unless it was answered before."""
         if request.is_done:
             return
-        if isinstance(answer, ErrorCode):
-            answer = RefusedByBroker(answer)
-        if isinstance(answer, RefusedByBroker):
-            request.error = answer
-        else:
-            request.answer = answer
-        request.is_done = True
-        request.done_s = self.time_s
+        request.result = RefusedByBroker(answer) if isinstance(answer, ErrorCode) else answer
+        request.is_done, request.done_s = True, self.time_s
         self.late_answers += request.waits
 
     # ---- brokers ---------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from leaderq.testing.simulation.kafka.consumer_group import (
     StoredOffset,
 )
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode
-from leaderq.testing.simulation.kafka.network import BrokerLink, SentRequest, SimulatedKafka
+from leaderq.testing.simulation.kafka.network import BrokerLink, SimulatedKafka
 
 log = logging.getLogger(__name__)
 
@@ -96,17 +96,17 @@ class SimulatedConsumer(ConsumerClient):
         self._kafka = kafka
         self._topics: dict[str, TopicFacts] = {}
         self._known_s = 0.0
-        self._asking: SentRequest | None = None
+        self._asking: BrokerRequest | None = None
         self._member = self._unknown_member()
         self._needs_join = settings.membership
-        self._joining: SentRequest | None = None
-        self._syncing: SentRequest | None = None
+        self._joining: BrokerRequest | None = None
+        self._syncing: BrokerRequest | None = None
         self._joined: GroupMembership | None = None
-        self._beating: SentRequest | None = None
+        self._beating: BrokerRequest | None = None
         self._beat_s = 0.0
         self._is_told_to_stop_beating = False
         self._held: dict[Partition, _Reading | None] = {}
-        self._fetches: dict[int, tuple[SentRequest, list[_Asked]]] = {}
+        self._fetches: dict[int, tuple[BrokerRequest, list[_Asked]]] = {}
         self._log_ends: dict[Partition, int] = {}
 
     def _unknown_member(self, member_id: str = "") -> GroupMembership:
@@ -154,7 +154,7 @@ class SimulatedConsumer(ConsumerClient):
             if not link.is_answered(self._asking):
                 return
             if self._asking.error is None:
-                self._learn(self._asking.answer)
+                self._learn(self._asking.result)
             self._asking = None
         if clock.now_s() > self._known_s + self.metadata_s:
             broker = link.any_broker()
@@ -226,7 +226,7 @@ class SimulatedConsumer(ConsumerClient):
         if sent.error is not None:
             self._join_failed(sent.error.code)
             return sent.error.code in _LOST
-        answer: JoinAnswer = sent.answer
+        answer: JoinAnswer = sent.result
         self._joined = answer.membership
         self._send_sync(answer)
         return True
@@ -266,7 +266,7 @@ class SimulatedConsumer(ConsumerClient):
             self._member = self._joined
         self._beat_s = clock.now_s()
         self._is_told_to_stop_beating = False
-        self._hold(sent.answer)
+        self._hold(sent.result)
         return True
 
     def _join_failed(self, code: ErrorCode) -> None:
@@ -378,7 +378,7 @@ class SimulatedConsumer(ConsumerClient):
             del self._fetches[leader]
             if is_late or sent.error is not None:
                 continue  # asked again
-            seen, found = sent.answer
+            seen, found = sent.result
             for where, reading, position in asked:
                 # else it was sought meanwhile, or its next leader has answered before
                 is_wanted = not reading.fetched and reading.position == position
@@ -529,7 +529,7 @@ class _SimulatedCommit:
         self._pause_s = _PAUSE_S
         self._is_done = False
         self._error: KafkaError | None = None
-        self._sent: SentRequest | None = None
+        self._sent: BrokerRequest | None = None
         membership = consumer._settings.membership
         if membership and (self._who.generation_id < 0 or consumer.is_joining):
             what = f"{link.told('committing')}: this consumer is not a member at the moment"
@@ -563,7 +563,7 @@ class _SimulatedCommit:
             raise self._error
         return True
 
-    def _hear(self, sent: SentRequest) -> None:
+    def _hear(self, sent: BrokerRequest) -> None:
         self._sent = None
         if sent.error is None:
             self._is_done = True

@@ -31,7 +31,7 @@ from leaderq.kafka.clients.producer import (
 from leaderq.kafka.record import Partition, Record, epoch_of
 from leaderq.testing.simulation.kafka.cluster import BrokerRequest, ProducedPart
 from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
-from leaderq.testing.simulation.kafka.network import BrokerLink, SentRequest, SimulatedKafka
+from leaderq.testing.simulation.kafka.network import BrokerLink, SimulatedKafka
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity
 from leaderq.threads import primitives
 
@@ -62,7 +62,7 @@ class _Outgoing:
         self.receipts: list[SentMessage] = []
         self.under_way: list[SentMessage] = []
         self.part: ProducedPart | None = None
-        self.sent: SentRequest | None = None
+        self.sent: BrokerRequest | None = None
         self.sequence = 0
 
 
@@ -159,7 +159,7 @@ class SimulatedProducer(ProducerClient):
         if outgoing.sent is not None and link.is_answered(outgoing.sent):
             sent, outgoing.sent = outgoing.sent, None
             if sent.error is None:
-                self._stored(outgoing, sent.answer)
+                self._stored(outgoing, sent.result)
             elif sent.error.code.is_retriable:
                 is_repeated = True
             else:
@@ -226,7 +226,7 @@ class SimulatedProducer(ProducerClient):
     def _timeout_s(self) -> float:
         return self._settings.request_timeout_s
 
-    def _give_up_late(self, under_way: list[SentRequest]) -> None:
+    def _give_up_late(self, under_way: list[BrokerRequest]) -> None:
         """Let the requests be sent again that were not answered within their time-out."""
         if any(self._link.is_answered(each) for each in under_way):
             return
