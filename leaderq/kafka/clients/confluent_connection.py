@@ -8,8 +8,7 @@ is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -92,10 +91,13 @@ class ConfluentConnection:
         """
         try:
             return kind(options)
-        except KafkaException as exc:
-            if exc.args[0].name() not in _UNUSABLE:
-                raise self.error(exc, "connecting") from exc
-            what = f"confluent-kafka cannot use an option of client_options: {exc.args[0].str()}"
+        except (KafkaException, TypeError, ValueError) as exc:
+            why = exc
+            if isinstance(exc, KafkaException):
+                if exc.args[0].name() not in _UNUSABLE:
+                    raise self.error(exc, "connecting") from exc
+                why = exc.args[0].str()
+            what = f"confluent-kafka cannot use an option of client_options: {why}"
             raise ConfigurationError(what) from exc
 
     def error(self, exc: Any, doing: str) -> LeaderqError:
@@ -112,10 +114,3 @@ class ConfluentConnection:
             failure = Failure.AWAY if is_away else Failure.OTHER
         said = error.str() if hasattr(error, "str") else error
         return failure.error(f"{doing} at Kafka {self._address!r}: {name}: {said}")
-
-    @contextmanager
-    def errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as exc:
-            raise self.error(exc, doing) from exc

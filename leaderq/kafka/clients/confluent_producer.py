@@ -104,7 +104,13 @@ class ConfluentProducer(ProducerClient):
         return self._connection.remedy()
 
     def _translated(self, exc: Any, doing: str) -> LeaderqError:
-        return self._connection.error(exc, doing)
+        found = self._connection.error(exc, doing)
+        error = exc.args[0] if isinstance(exc, KafkaException) else exc
+        return (
+            given_up(found)
+            if isinstance(error, KafkaError) and error.txn_requires_abort()
+            else found
+        )
 
     def _let_go(self) -> None:
         self._calls.close()
@@ -206,14 +212,14 @@ class ConfluentProducer(ProducerClient):
         try:
             return function(*args)
         except KafkaException as exc:
-            raise self._to_raise(exc, doing) from exc
+            raise self._translated(exc, doing) from exc
         except SystemError as exc:
             # Raised between two callbacks, which confuses Python: what was raised may be lost.
             cause = exc.__cause__
             told = cause if isinstance(cause, KafkaException) else self._fatal()
             if told is None:
                 raise
-            raise self._to_raise(told, doing) from told
+            raise self._translated(told, doing) from told
 
     def _call_bounded(self, doing: str, deadline: float, function: Any, *args: Any) -> None:
         """Call a function that may never return. Raises ``BatchLost`` if it has not returned 5 s
@@ -236,10 +242,6 @@ class ConfluentProducer(ProducerClient):
         except KafkaException as exc:
             return exc if exc.args[0].fatal() else None
         return None
-
-    def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._translated(exc, doing)
-        return given_up(found) if exc.args[0].txn_requires_abort() else found
 
     # ---- each message by itself ------------------------------------------------------------------
 

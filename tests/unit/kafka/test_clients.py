@@ -10,7 +10,7 @@ import pytest
 from kafka.consumer.fetcher import ConsumerRecord
 
 from leaderq.config import KafkaSecurity
-from leaderq.errors import AccessRefused, KafkaError, ServersUnreachable
+from leaderq.errors import AccessRefused, ConfigurationError, KafkaError, ServersUnreachable
 from leaderq.kafka.clients import kafka_python_consumer, private_api
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
@@ -93,6 +93,13 @@ def test_a_refusal_that_was_overcome_explains_no_later_silence(monkeypatch):
     now[0] += 0.2
     assert isinstance(connection.error(late, "committing"), KafkaAway)
     assert connection.refusal is None
+
+
+@pytest.mark.parametrize("options", [{"stats_cb": 5}, {"linger.ms": "many"}, {"nonsense": 1}])
+def test_an_option_that_it_cannot_use_is_the_users_mistake(options):
+    producer = ConfluentProducer(ProducerSettings("127.0.0.1:1", options=options))
+    with pytest.raises(ConfigurationError, match="cannot use an option"):
+        producer.open()
 
 
 # -- librdkafka's consumer
