@@ -38,6 +38,8 @@ from leaderq.kafka.clients.consumer import (
     Offsets,
 )
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
+    ROOM_BYTES,
     Message,
     ProducerClient,
     ProducerSettings,
@@ -54,9 +56,7 @@ _LATE_S = 5.0
 _FLUSH_S = 0.001
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
-_METADATA_S = 2.0
 _PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
-_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 
 
 def producer_options(settings: ProducerSettings, connection: ConfluentConnection) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
         **({"delivery.report.only.error": True} if is_transactional else one_by_one),
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "linger.ms": 5,  # a flush does not wait for it
-        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
-        # how long a topic may be unknown; 30 s by default
-        "topic.metadata.propagation.max.ms": int(_METADATA_S * 1000),
+        "message.max.bytes": settings.max_message_bytes + ROOM_BYTES,
+        # 30 s by default
+        "topic.metadata.propagation.max.ms": int(METADATA_S * 1000),
         # the same as Java's and kafka-python's: a key keeps its partition whatever the client
         "partitioner": "murmur2_random",
         **settings.options,
@@ -159,7 +159,9 @@ class ConfluentProducer(ProducerClient):
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failed.append((message.topic(), error))
+            # What is purged was behind a message that failed, and may be told before it.
+            at = len(self._failed) if error.name() in _PURGED else 0
+            self._failed.insert(at, (message.topic(), KafkaException(error)))
 
     def _give(self, messages: Sequence[Message], number: int, told: Any) -> None:
         """Produce messages to the partition ``number``; when the last is stored or has failed,
@@ -175,25 +177,12 @@ class ConfluentProducer(ProducerClient):
                 more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
                 produce(topic, value, key, number, on_delivery, **more)
 
-    def _flush(self, deadline: float) -> None:
-        left = self._call("producing", self._producer.flush, _left_s(deadline))
-        # What is purged was behind a message that failed, and may be told before it.
-        while self._failed and left and all(map(_is_purged, self._failed)) and _left_s(deadline):
+    def _acknowledged(self, deadline: float) -> bool:
+        while True:
             left = self._call("producing", self._producer.flush, _left_s(deadline))
-        if left and not self._failed:
-            if self._connection.refusal is not None:
-                raise self._translated(self._connection.refusal, "producing")
-            raise KafkaAway(
-                f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
-            )
-        if self._failed:
-            raise self._failure()
-
-    def _failure(self) -> LeaderqError:
-        topic, failure = min(self._failed, key=_is_purged)
-        error = given_up(self._translated(failure, f"producing to {topic!r}"))
-        error.__cause__ = KafkaException(failure)
-        return error
+            is_purged = self._failed and self._failed[0][1].args[0].name() in _PURGED
+            if not left or not is_purged or not _left_s(deadline):
+                return not left
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         mark, doing = self._settings.mark, "sending offsets to a transaction"
@@ -252,7 +241,7 @@ class ConfluentProducer(ProducerClient):
             return count
         try:
             asked = (topic,) if count else ()
-            found = self._topics_told(f"sending to {topic!r}", _METADATA_S, *asked)
+            found = self._topics_told(f"sending to {topic!r}", METADATA_S, *asked)
         except LeaderqError:
             if not count:
                 raise
@@ -281,11 +270,6 @@ class ConfluentProducer(ProducerClient):
                 refused = self._translated(topic.error, f"sending to {name!r}")
                 if isinstance(refused, AccessRefused):
                     raise refused
-
-    def send(self, message: Message, partition: int) -> Any:
-        receipts: list[Any] = []
-        self.send_run((message,), partition, receipts)
-        return receipts[0]
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
         """Send the messages with one callback, for the last of them: a callback takes Python's lock
@@ -352,10 +336,6 @@ def _drop(clients: list[Any]) -> None:
     except Exception:
         log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
     clients.clear()
-
-
-def _is_purged(failed: tuple[str, Any]) -> bool:
-    return failed[1].name() in _PURGED
 
 
 def _left_s(deadline: float) -> float:

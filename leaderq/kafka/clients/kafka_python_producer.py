@@ -15,7 +15,8 @@ the version is pinned):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -38,15 +39,14 @@ from leaderq.kafka.clients.kafka_python_connection import (
     translated,
 )
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
+    ROOM_BYTES,
     Message,
     ProducerClient,
     ProducerSettings,
-    given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
 
-_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
-_METADATA_S = 2.0
 _FOR_EVER_MS = 2**31 - 1
 _SEND_OFFSETS, _COMMIT, _ABORT = "send_offsets_to_transaction", "begin_commit", "begin_abort"
 _CLOSE_S = 1.0
@@ -65,8 +65,8 @@ def producer_options(settings: ProducerSettings, open_timeout_s: float = 10.0) -
         # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
-        "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
-        "max_block_ms": int(_METADATA_S * 1000),
+        "max_request_size": max(1_048_576, settings.max_message_bytes + ROOM_BYTES),
+        "max_block_ms": int(METADATA_S * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
         **for_client(KafkaProducer, settings.options),
@@ -108,17 +108,17 @@ class KafkaPythonProducer(ProducerClient):
         except native.KafkaError as exc:
             raise self._unsendable(exc, topic, asked_s) from exc
 
-    def send(self, message: Message, partition: int) -> Any:
-        """Give the client a message, as its own ``send`` would, at half the cost."""
-        topic, value, key, headers, _, timestamp_ms = message
-        fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
-        try:
-            receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
-        except (native.KafkaError, ValueError, AssertionError) as exc:
-            raise self._unsendable(exc, topic, clock.now_s()) from exc
-        if is_full or is_new:
-            self._wake()
-        return receipt
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Give the client messages, as its own ``send`` would, at half the cost."""
+        for topic, value, key, headers, _, timestamp_ms in messages:
+            fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
+            try:
+                receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
+            except (native.KafkaError, ValueError, AssertionError) as exc:
+                raise self._unsendable(exc, topic, clock.now_s()) from exc
+            if is_full or is_new:
+                self._wake()
+            receipts.append(receipt)
 
     def wait(self, receipt: Any, until_s: float) -> None:
         left_s = until_s - clock.now_s()
@@ -134,9 +134,6 @@ class KafkaPythonProducer(ProducerClient):
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.value.offset)
-
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
 
     # ---- transactions ----------------------------------------------------------------------------
 
@@ -169,22 +166,15 @@ class KafkaPythonProducer(ProducerClient):
             return self._translated(exc, f"sending to {topic!r}")
         return UnknownTopic(f"sending to {topic!r}: {exc}")  # a partition that is not there
 
-    def _flush(self, deadline: float) -> None:
-        producer = self._producer
-        while private_api.has_unacknowledged(producer) and not self._failed:
+    def _acknowledged(self, deadline: float) -> bool:
+        while private_api.has_unacknowledged(self._producer) and not self._failed:
             left_s = deadline - clock.now_s()
             if left_s <= 0:
-                where = f"Kafka {self._settings.address!r}"
-                raise KafkaAway(f"{where} has not acknowledged all messages yet")
-            try:
-                producer.flush(timeout=left_s)
-            except (native.KafkaTimeoutError, native.UnknownError):
-                # not yet; the second is said of a batch that was too large and is sent in halves
-                continue
-        if self._failed:
-            topic, exc = self._failed[0]
-            # Its place in the sequence of messages is lost as well.
-            raise given_up(self._translated(exc, f"producing to {topic!r}")) from exc
+                return False
+            # A time-out; the other error is said of a batch that was too large and goes in halves.
+            with suppress(native.KafkaTimeoutError, native.UnknownError):
+                self._producer.flush(timeout=left_s)
+        return True
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         wanted = {

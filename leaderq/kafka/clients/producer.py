@@ -24,7 +24,14 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.base import clock
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
+from leaderq.errors import (
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    UnknownTopic,
+    with_cause,
+)
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     EffectRefused,
@@ -37,6 +44,10 @@ from leaderq.kafka.clients.consumer import (
 
 MAX_MESSAGE_BYTES = 1_000_000
 """The largest message of a topic with the default ``max.message.bytes``, less the overhead."""
+ROOM_BYTES = 1024
+"""Room for the bytes that the protocol adds to the largest message."""
+METADATA_S = 2.0
+"""How long a topic may be unknown."""
 TRANSACTION_TIMEOUT_S = 60.0
 """How long a broker keeps an open transaction of a producer that is gone."""
 
@@ -156,9 +167,11 @@ class LibraryProducer(Protocol):
         ``UnknownTopic``, ``KafkaAway``.
         """
 
-    def send(self, message: Message, partition: int) -> Any:
-        """Give the client a message for ``partition``; returns its receipt. Once the receipt
-        ``is_done`` and :meth:`failure` returns ``None``, all replicas in sync have the message.
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Give the client messages for one topic and partition, in order; adds their receipts to
+        ``receipts``. Once a receipt ``is_done`` and :meth:`failure` returns ``None``, all replicas
+        in sync have the message. One receipt may stand for all: it is done when the last message is
+        acknowledged; if it has failed, nothing is known of the other messages.
         """
 
     def wait(self, receipt: Any, until_s: float) -> None:
@@ -175,17 +188,14 @@ class LibraryProducer(Protocol):
     def offset(self, receipt: Any) -> int:
         """Return the offset of an acknowledged message; -1 if the broker did not say."""
 
-    def trouble(self) -> LeaderqError | None:
-        """Return the known reason why messages are not acknowledged, if it does not pass by itself;
-        else ``None``.
-        """
-
     # ---- steps, each of which may be repeated ----------------------------------------------------
 
     def _begin(self) -> None: ...
 
-    def _flush(self, deadline: float) -> None:
-        """Wait until every message is acknowledged; from then on nothing is in flight."""
+    def _acknowledged(self, deadline: float) -> bool:
+        """Wait until every message is acknowledged, or one has failed; return whether nothing is in
+        flight any more.
+        """
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None: ...
 
@@ -230,7 +240,7 @@ class ProducerClient(KafkaClient, LibraryProducer):
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._stage = TransactionStage.NONE
-        self._failed: list[tuple[str, Any]] = []  # the library's errors, each with its topic
+        self._failed: list[tuple[str, BaseException]] = []  # messages, by their topics
 
     @property
     def _producer(self) -> Any:
@@ -258,13 +268,26 @@ class ProducerClient(KafkaClient, LibraryProducer):
             self.close()
             raise
 
-    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        """Give the client messages for one topic and partition, in order; adds their receipts to
-        ``receipts``. One receipt may stand for all: it is done when the last message is
-        acknowledged; if it has failed, nothing is known of the other messages.
+    def trouble(self) -> LeaderqError | None:
+        """Return the known reason why messages are not acknowledged, if it does not pass by itself;
+        else ``None``.
         """
-        for message in messages:
-            receipts.append(self.send(message, partition))
+        return None
+
+    def _flush(self, deadline: float) -> None:
+        is_done = self._acknowledged(deadline)
+        if self._failed:
+            raise self._failure()
+        if not is_done:
+            where = f"Kafka {self._settings.address!r}"
+            raise self.trouble() or KafkaAway(f"{where} has not acknowledged all messages yet")
+
+    def _failure(self) -> LeaderqError:
+        """Return why the first message that has failed did; its place in the sequence of messages
+        is lost as well.
+        """
+        topic, error = self._failed[0]
+        return with_cause(given_up(self._translated(error, f"producing to {topic!r}")), error)
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -31,14 +32,11 @@ class StubClient(ProducerClient):
             raise UnknownTopic(topic)
         return 1
 
-    def send(self, message: Message, partition: int) -> Any:
-        self._sent.append(message)
-        return self
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        self._sent += messages
+        receipts += [self] * len(messages)
 
     def failure(self, receipt: Any, topic: str) -> None:
-        return None
-
-    def trouble(self) -> None:
         return None
 
     def offset(self, receipt: Any) -> int:

@@ -8,7 +8,7 @@ while the owner produces, commits or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,11 +21,11 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
     Message,
     ProducerClient,
     ProducerSettings,
     TransactionStage,
-    given_up,
     partition_of,
 )
 from leaderq.kafka.record import Partition, Record, epoch_of
@@ -35,7 +35,6 @@ from leaderq.testing.simulation.kafka.network import BrokerLink, SimulatedKafka
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity
 from leaderq.threads import primitives
 
-_METADATA_S = 2.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 _BATCH = 1000
 
@@ -107,7 +106,7 @@ class SimulatedProducer(ProducerClient):
 
     def partitions(self, topic: str) -> int:
         if (count := self._counts.get(topic)) is None:
-            self._learn(clock.now_s() + _METADATA_S)
+            self._learn(clock.now_s() + METADATA_S)
             count = self._counts.get(topic)
         if count is None:
             raise UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
@@ -196,6 +195,8 @@ class SimulatedProducer(ProducerClient):
         stored.
         """
         self._failed.append((outgoing.where.topic, error))
+        if isinstance(error, KafkaFenced):
+            self._over = self._over or error
         for receipt in (*outgoing.under_way, *outgoing.receipts):
             receipt.error, receipt.is_done = error, True
         outgoing.part, outgoing.under_way = None, []
@@ -239,9 +240,10 @@ class SimulatedProducer(ProducerClient):
     def _has_unacknowledged(self) -> bool:
         return any(each.part is not None or each.rows for each in self._outgoing.values())
 
-    def send(self, message: Message, partition: int) -> SentMessage:
-        self._identified(clock.now_s() + _METADATA_S)
-        return self._hand_over(message, Partition(message.topic, partition))
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        self._identified(clock.now_s() + METADATA_S)
+        for message in messages:
+            receipts.append(self._hand_over(message, Partition(message.topic, partition)))
 
     def wait(self, receipt: SentMessage, until_s: float) -> None:
         self._settle(until_s, lambda: receipt.is_done)
@@ -251,9 +253,6 @@ class SimulatedProducer(ProducerClient):
 
     def offset(self, receipt: SentMessage) -> int:
         return receipt.offset
-
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
 
     def fence(self, timeout_s: float) -> bool:
         settings, link = self._settings, self._link
@@ -285,8 +284,6 @@ class SimulatedProducer(ProducerClient):
             self._identified(clock.now_s() + self._settings.open_timeout_s)
         elif self._stage is TransactionStage.NONE:
             raise KafkaError("no transaction is open")
-        if self._failed and isinstance(self._failed[0][1], KafkaFenced):
-            raise self._failed[0][1]
         where = self._place_of(message)
         self._has_begun = True
         self._hand_over(message, where)
@@ -296,17 +293,14 @@ class SimulatedProducer(ProducerClient):
         if self._over is not None:
             raise KafkaFenced(str(self._over))
 
-    def _flush(self, deadline: float) -> None:
+    def _acknowledged(self, deadline: float) -> bool:
         self._require_life()
-        link = self._link
         self._settle(deadline, lambda: bool(self._failed) or not self._has_unacknowledged)
-        if self._failed:
-            _, error = self._failed[0]
-            if isinstance(error, KafkaFenced):
-                self._over = error
-            raise given_up(error)
-        if self._has_unacknowledged:
-            raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
+        return not self._has_unacknowledged
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        error: LeaderqError = exc
+        return error
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         who = GroupMembership(group) if isinstance(group, str) else group
