@@ -203,6 +203,8 @@ class KafkaSink:
                 continue
             try:
                 message = self._message(record)
+            except MemoryError:
+                raise
             except Exception as exc:  # noqa: BLE001 - whatever a record raises is its own fault
                 sending.refused[at] = exc
                 continue
