@@ -1,7 +1,7 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
 the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each has a test in the
+Facts of librdkafka 2.x that this file leans on, besides B9, B16, B17 and B28 (each has a test in the
 consumer contract, or was met in its source):
 
 * There is no gate before a JoinGroup request, so ``allowed`` is asked right before ``subscribe``
@@ -345,7 +345,7 @@ class ConfluentConsumer(ConsumerClient):
         }
 
     def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        if not offsets:  # librdkafka takes it for a mistake
+        if not offsets:  # (B28)
             return _Commit(self, clock.now_s(), (None, []))
         if self._committing is not None:  # librdkafka may carry out the later one first
             raise KafkaAway("the commit before has not been answered yet")
