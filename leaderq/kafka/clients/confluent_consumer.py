@@ -1,8 +1,8 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
 the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on, besides B9, B16, B17 and B28 (each has a test in the
-consumer contract, or was met in its source):
+Facts of librdkafka 2.x that this file leans on, besides B9, B16, B17 and B28 (each has a test, or
+was met in its source):
 
 * There is no gate before a JoinGroup request, so ``allowed`` is asked right before ``subscribe``
   and again before assigned partitions are accepted. A zombie whose successor has joined does not
