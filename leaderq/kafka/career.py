@@ -118,7 +118,7 @@ class KafkaCareer(Career):
                 f"produce() in {where} names the topic {topic!r}, and 'produces' has"
                 f" {', '.join(map(repr, known))}; correct the name, or add it there"
             )
-        headers = tracing.sent_record(topic, headers)
+        headers = tracing.sent_record(topic, tuple(headers or ()))
         message = Message(topic, value, key, headers, partition, timestamp_ms)
         sent = message if assembly.encode is None else assembly.encode(message)
         store.add((checked(sent, assembly.declared.max_message_bytes),))

@@ -23,17 +23,16 @@ the producer as *again*, with ``SinkBusy``, and recognised when they come again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from leaderq.base import clock
-from leaderq.base.arguments import require
+from leaderq.base.arguments import require, wanted
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,
-    KafkaError,
     LeaderqError,
     MessageTooLarge,
     ServersUnreachable,
@@ -50,18 +49,18 @@ from leaderq.kafka.clients.producer import (
     MAX_MESSAGE_BYTES,
     Message,
     ProducerClient,
-    ProducerFactory,
     ProducerSettings,
     checked,
     partition_of,
 )
+from leaderq.kafka.record import TOPIC_RULE, is_topic_name
 from leaderq.observability import tracing
 from leaderq.producing.sinks import BatchOutcome
 
 _LAG_S = 1.0
 _GLANCE_S = 0.05
 _LOOK_S = 0.1
-_UNSENDABLE = (KafkaAway, UnknownTopic, AccessRefused)
+_UNSENDABLE = KafkaAway | UnknownTopic | AccessRefused | None
 _VERDICTS = (MessageTooLarge, MessageInvalid)
 _NEW = tuple.__new__  # of a named tuple, without the call in Python that its own is
 _Lane = tuple[list[int], list[Message]]
@@ -109,6 +108,16 @@ class KafkaSink:
         open_timeout_s: float = 10.0,
         **options: Any,
     ) -> None:
+        try:
+            library = ClientLibrary(client)
+        except ValueError:
+            what = f"client={client!r}: give 'kafka-python' or 'confluent'"
+            raise ConfigurationError(what) from None
+        require(
+            *option_problems(library, options, "the options of a KafkaSink"),
+            wanted("topic", topic, not topic or is_topic_name(topic), TOPIC_RULE),
+        )
+        self._make = transport.producers_of(library)
         self._topic, self._largest = topic, max_message_bytes
         self._settings = ProducerSettings(
             address,
@@ -118,7 +127,6 @@ class KafkaSink:
             max_message_bytes=max_message_bytes,
             options=options,
         )
-        self._make = _sender_of(client, options)
         self._client: ProducerClient | None = None
         self._batches = itertools.count()
         self._kept: dict[int, list[_Kept]] = {}  # by the record's id; what the client still holds
@@ -134,7 +142,9 @@ class KafkaSink:
         client = self._connected(timeout_s)
         part = batch if self._most is None else batch[: self._most]
         sending = _Sending(part, getattr(batch, "waited", range(len(part))))
-        self._hand_over(client, sending)
+        for topic, lanes in self._sorted(client, sending).items():
+            for place, lane in enumerate(lanes):
+                self._send_lane(client, sending, (topic, place), *lane)
         return partial(self._heard, client, sending, deadline, len(batch))
 
     def _heard(
@@ -158,7 +168,7 @@ class KafkaSink:
             message = self._message(record)
             headers = tracing.sent_record(message.topic, message.headers)
             return checked(message._replace(headers=headers), self._largest)
-        except (KafkaError, ConfigurationError, TypeError):
+        except Exception:  # noqa: BLE001 - send refuses it, and says why
             return record
 
     def _connected(self, timeout_s: float) -> ProducerClient:
@@ -182,36 +192,48 @@ class KafkaSink:
 
     # ---- handing over ----------------------------------------------------------------------------
 
-    def _hand_over(self, client: ProducerClient, sending: _Sending) -> None:
-        """Give all records to the client, partition by partition."""
+    def _sorted(self, client: ProducerClient, sending: _Sending) -> dict[str, list[_Lane]]:
+        """Return the messages by topic and partition; of a topic that cannot be sent to now none,
+        and no partition.
+        """
         number = next(self._batches)
-        topics: dict[str, list[_Lane]] = {}  # its partitions
+        topics: dict[str, list[_Lane]] = {}
         for at, record in enumerate(sending.records):
             if self._kept and self._is_kept(sending, at, record):
                 continue
-            topic = ""
             try:
                 message = self._message(record)
-                topic, _, key, _, partition, _ = message
-                if (lanes := topics.get(topic)) is None:
-                    if topic in sending.unsendable:
-                        # Nothing more of that topic is sent: it would overtake.
-                        sending.left.append(at)
-                        continue
-                    lanes = topics[topic] = [([], []) for _ in range(client.partitions(topic))]
-                if partition is not None or key is None:
-                    lane = lanes[self._partition(message, len(lanes), number)]
-                else:
-                    lane = lanes[partition_of(key, len(lanes))]
-                lane[0].append(at)
-                lane[1].append(message)
-            except _UNSENDABLE as exc:
-                sending.cannot_send(topic, exc, [at])
-            except (KafkaError, ConfigurationError, TypeError) as exc:
+            except MemoryError:
+                raise
+            except Exception as exc:  # noqa: BLE001 - whatever a record raises is its own fault
                 sending.refused[at] = exc
-        for topic, lanes in topics.items():
-            for place, lane in enumerate(lanes):
-                self._send_lane(client, sending, (topic, place), *lane)
+                continue
+            topic, _, key, _, partition, _ = message
+            if (lanes := topics.get(topic)) is None:
+                lanes = topics[topic] = self._lanes(client, sending, topic)
+            if not lanes:
+                sending.left.append(at)
+                continue
+            if partition is None and key is not None:
+                partition = partition_of(key, len(lanes))
+            elif partition is None:
+                partition = self._free(topic, len(lanes), number)
+            elif partition >= len(lanes):
+                what = f"topic {topic!r} has {len(lanes)} partitions, and no number {partition}"
+                sending.refused[at] = ConfigurationError(what)
+                continue
+            lane = lanes[partition]
+            lane[0].append(at)
+            lane[1].append(message)
+        return topics
+
+    @staticmethod
+    def _lanes(client: ProducerClient, sending: _Sending, topic: str) -> list[_Lane]:
+        try:
+            return [([], []) for _ in range(client.partitions(topic))]
+        except LeaderqError as exc:
+            sending.error = exc
+            return []
 
     def _is_kept(self, sending: _Sending, at: int, record: Any) -> bool:
         """Whether the client still holds this record; then its receipt is noted."""
@@ -239,24 +261,22 @@ class KafkaSink:
             ends = [at for at in ends if positions[at - 1] in waited] if waited else []
             ends += [last] if last and last not in ends[-1:] else []
         receipts: list[Any] = []
-        for end in ends:
-            while len(receipts) < end and place[0] not in sending.unsendable:
-                try:
-                    client.send_run(messages[len(receipts) : end], place[1], receipts)
-                except _UNSENDABLE as exc:
-                    sending.cannot_send(place[0], exc, [])
-                except KafkaError as exc:
-                    sending.refused[positions[len(receipts)]] = exc
-                    receipts.append(None)
+        try:
+            for end in ends:
+                while len(receipts) < end:
+                    try:
+                        client.send_run(messages[len(receipts) : end], place[1], receipts)
+                    except _VERDICTS as exc:
+                        sending.refused[positions[len(receipts)]] = exc
+                        receipts.append(None)
+        except LeaderqError as exc:
+            sending.error = exc  # what follows would overtake: it is left
         for at, receipt in zip(positions, receipts, strict=False):
             sending.places[at], sending.receipts[at] = place, receipt
         sending.left += positions[len(receipts) :]
 
     def _message(self, record: Any) -> Message:
-        """Return the record as a message that a client can send.
-
-        :raises KafkaError, ConfigurationError, TypeError: the record cannot be sent.
-        """
+        """Return the record as a message that a client can send; raise if it cannot be sent."""
         headers, partition, timestamp_ms = (), None, None
         if isinstance(record, tuple) and len(record) == 2:
             topic, (key, value) = self._topic, record
@@ -276,25 +296,19 @@ class KafkaSink:
                 "a record names no topic, and this KafkaSink has none; give KafkaSink(address,"
                 " topic)"
             )
+        if topic != self._topic and not is_topic_name(topic):
+            raise ConfigurationError(f"{topic!r} cannot be the name of a topic; use {TOPIC_RULE}")
         key = key.encode() if isinstance(key, str) else key
         value = value.encode() if isinstance(value, str) else value
         message = _NEW(Message, (topic, value, key, headers, partition, timestamp_ms))
         return checked(message, self._largest)
 
-    def _partition(self, message: Message, count: int, number: int) -> int:
-        """Return the partition that a message names. All messages of a batch with neither partition
-        nor key go to one partition that is not stuck.
+    def _free(self, topic: str, count: int, number: int) -> int:
+        """Return the partition to which all messages of a batch go that have neither partition nor
+        key: one that is not stuck.
         """
-        topic, _, _, _, partition, _ = message
-        if partition is None:
-            turns = ((number + more) % count for more in range(count))
-            free = (one for one in turns if (topic, one) not in self._stuck)
-            return next(free, number % count)
-        if partition < count:
-            return partition
-        raise ConfigurationError(
-            f"topic {topic!r} has {count} partitions, and no number {partition}"
-        )
+        turns = ((number + more) % count for more in range(count))
+        return next((one for one in turns if (topic, one) not in self._stuck), number % count)
 
     # ---- hearing of them -------------------------------------------------------------------------
 
@@ -351,8 +365,8 @@ class KafkaSink:
             else:
                 self._most = 1
             return BatchOutcome(sending.refused, again, place_of=place_of)
-        if why is not None and not isinstance(why, KafkaAway):
-            self._drop()  # it may have lost its place in the sequence
+        if not isinstance(why, KafkaAway | None) or not isinstance(sending.error, _UNSENDABLE):
+            self._drop()  # it may have lost its place in the sequence, or takes nothing any more
         else:
             self._keep(sending, undone)
         return BatchOutcome(
@@ -415,20 +429,5 @@ class _Sending:
         self.receipts: list[Any] = [None] * len(records)
         self.places: list[tuple[str, int]] = [("", 0)] * len(records)
         self.refused: dict[int, BaseException] = {}
-        self.left: list[int] = []
-        self.unsendable: set[str] = set()
+        self.left: list[int] = []  # were not given to the client, because of ``error``
         self.error: LeaderqError | None = None
-
-    def cannot_send(self, topic: str, error: LeaderqError, positions: list[int]) -> None:
-        self.unsendable.add(topic)
-        self.error = error
-        self.left += positions
-
-
-def _sender_of(client: str, options: Mapping[str, Any]) -> ProducerFactory:
-    try:
-        library = ClientLibrary(client)
-    except ValueError:
-        raise ConfigurationError(f"client={client!r}: give 'kafka-python' or 'confluent'") from None
-    require(*option_problems(library, options, "the options of a KafkaSink"))
-    return transport.producers_of(library)

@@ -8,12 +8,12 @@ is printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException
 
+from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.clients.client_options import bootstrap_servers, connection_table
@@ -21,6 +21,7 @@ from leaderq.kafka.clients.consumer import FAILURES, Failure
 
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 _UNUSABLE = {"_INVALID_ARG", "_CONFLICT"}
+_REFUSED_S = 10.0
 
 
 class ConfluentConnection:
@@ -29,7 +30,7 @@ class ConfluentConnection:
     def __init__(self, address: str, security: KafkaSecurity) -> None:
         self._address = address
         self._security = security
-        self.refusal: Any = None
+        self._refused: tuple[Any, float] = None, 0.0
         self._cause: Any = None
 
     def options(self) -> dict[str, Any]:
@@ -63,9 +64,17 @@ class ConfluentConnection:
         the thread that polls the client.
         """
         if FAILURES.get(error.name()) is Failure.REFUSED:
-            self.refusal = error
+            self._refused = error, clock.now_s()
         if error.name() in _TELLING:
             self._cause = error
+
+    @property
+    def refusal(self) -> Any:
+        """The last refusal, of a login or a right; ``None`` if there was none within 10 s. One that
+        lasts is told about once a second.
+        """
+        error, told_s = self._refused
+        return error if clock.now_s() < told_s + _REFUSED_S else None
 
     def remedy(self) -> str:
         """Return advice for when no broker answers, with the last connection error, if any."""
@@ -82,10 +91,13 @@ class ConfluentConnection:
         """
         try:
             return kind(options)
-        except KafkaException as exc:
-            if exc.args[0].name() not in _UNUSABLE:
-                raise self.error(exc, "connecting") from exc
-            what = f"confluent-kafka cannot use an option of client_options: {exc.args[0].str()}"
+        except (KafkaException, TypeError, ValueError) as exc:
+            why = exc
+            if isinstance(exc, KafkaException):
+                if exc.args[0].name() not in _UNUSABLE:
+                    raise self.error(exc, "connecting") from exc
+                why = exc.args[0].str()
+            what = f"confluent-kafka cannot use an option of client_options: {why}"
             raise ConfigurationError(what) from exc
 
     def error(self, exc: Any, doing: str) -> LeaderqError:
@@ -95,17 +107,10 @@ class ConfluentConnection:
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
         name = error.name() if hasattr(error, "name") else type(exc).__name__
         failure = FAILURES.get(name)
-        if failure is Failure.AWAY and self.refusal is not None:
-            error, name, failure = self.refusal, self.refusal.name(), Failure.REFUSED
+        if failure is Failure.AWAY and (refusal := self.refusal) is not None:
+            error, name, failure = refusal, refusal.name(), Failure.REFUSED
         if failure is None:
             is_away = hasattr(error, "retriable") and error.retriable() and not error.fatal()
             failure = Failure.AWAY if is_away else Failure.OTHER
         said = error.str() if hasattr(error, "str") else error
         return failure.error(f"{doing} at Kafka {self._address!r}: {name}: {said}")
-
-    @contextmanager
-    def errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as exc:
-            raise self.error(exc, doing) from exc

@@ -1,8 +1,8 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
 the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on, besides B9, B16 and B17 (each has a test in the
-consumer contract, or was met in its source):
+Facts of librdkafka 2.x that this file leans on, besides B9, B16, B17 and B28 (each has a test, or
+was met in its source):
 
 * There is no gate before a JoinGroup request, so ``allowed`` is asked right before ``subscribe``
   and again before assigned partitions are accepted. A zombie whose successor has joined does not
@@ -29,8 +29,8 @@ consumer contract, or was met in its source):
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -38,7 +38,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from leaderq.base import clock
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
+from leaderq.errors import KafkaFenced, LeaderqError, OffsetOutOfRange, UnknownTopic
 from leaderq.kafka.clients.client_options import consumer_table
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_record import by_partition, has_errors
@@ -83,6 +83,8 @@ class _Membership(Enum):
 class ConfluentConsumer(ConsumerClient):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
 
+    _natives = (KafkaException,)
+
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
@@ -101,18 +103,11 @@ class ConfluentConsumer(ConsumerClient):
 
     # ---- connecting ------------------------------------------------------------------------------
 
-    def _connect(self, until_s: float) -> None:
+    def _find_topics(self, until_s: float) -> None:
         self._scout.open()
         options = consumer_options(self._settings, self._connection, len(self.existing()))
         options["on_commit"] = self._on_commit
         self._client = self._connection.made(Consumer, options)
-        while True:  # a topic just made, or an election going on: what is not ready is asked again
-            try:
-                return self.refresh(max(_STEP_S, until_s - clock.now_s()))
-            except KafkaAway:
-                if clock.now_s() >= until_s:
-                    raise
-                self._serve(_STEP_S)
 
     def _remedy(self) -> str:
         return self._connection.remedy()
@@ -168,7 +163,7 @@ class ConfluentConsumer(ConsumerClient):
 
     def _now_held(self, consumer: Any, partitions: frozenset[Partition]) -> None:
         """Note that ``partitions`` are held now; nothing is read from them before :meth:`seek`."""
-        self._joins += 1
+        self.joins += 1
         self._begin_again(partitions, _Membership.MEMBER)
         consumer.assign([])
 
@@ -215,7 +210,8 @@ class ConfluentConsumer(ConsumerClient):
         return self._held
 
     def group_metadata(self) -> Any:
-        return self._consumer.consumer_group_metadata()
+        is_member = self._membership is _Membership.MEMBER
+        return self._consumer.consumer_group_metadata() if is_member else None
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -226,6 +222,7 @@ class ConfluentConsumer(ConsumerClient):
                 | {Partition(row.topic(), row.partition()): row.offset() + 1 for row in self._stash}
             )
         found = self._taken(timeout_s, max_records)
+        # Without positions it was joined again meanwhile: these were read from the client's own.
         polled = by_partition(found) if found and self._next else {}
         if self._unproved:
             self._prove(polled, found)
@@ -256,7 +253,6 @@ class ConfluentConsumer(ConsumerClient):
             del unproved[at]
 
     def _taken(self, timeout_s: float, most: int) -> list[Any]:
-        joins = self._joins
         if (gone := self._gone) is not None:
             self._gone = None
             raise gone
@@ -272,8 +268,7 @@ class ConfluentConsumer(ConsumerClient):
         except LeaderqError:
             self._stash = found + self._stash
             raise
-        # positions of the client's own are not ours
-        return found if joins == self._joins else []
+        return found
 
     def _consume(self, most: int, wait_s: float) -> list[Any]:
         if self._fenced is not None:
@@ -296,7 +291,7 @@ class ConfluentConsumer(ConsumerClient):
             if error.name() == "_PARTITION_EOF":
                 self._ends[Partition(message.topic(), message.partition())] = message.offset()
                 continue
-            found: LeaderqError = self._error(error, "reading")
+            found: LeaderqError = self._translated(error, "reading")
             if isinstance(found, OffsetOutOfRange) and "truncation" in error.str():
                 where = Partition(message.topic(), message.partition())
                 found = LogTruncated.at(
@@ -336,19 +331,26 @@ class ConfluentConsumer(ConsumerClient):
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        asked = self._named(dict.fromkeys(of or self._held or self.existing(), 0))
-        with self._errors_translated("reading committed offsets"):
-            stored = self._consumer.committed(asked, timeout_s)
-        self.notes = frozenset(filter(None, map(_note_of, stored)))
-        return self._answered(stored, "reading committed offsets")
+    def _stored(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[Offset, str]]:
+        doing = "reading committed offsets"
+        with self._errors_translated(doing):
+            stored = self._consumer.committed(self._named(dict.fromkeys(partitions, 0)), timeout_s)
+        self._check(stored, doing)
+        return {
+            Partition(one.topic, one.partition): (Offset(one.offset, one.leader_epoch), _note(one))
+            for one in stored
+            if one.offset >= 0
+        }
 
-    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+    def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture:
+        if not offsets:  # (B28)
+            return _Commit(self, clock.now_s(), (None, []))
         if self._committing is not None:  # librdkafka may carry out the later one first
             raise KafkaAway("the commit before has not been answered yet")
-        named = self._named(offsets, note + self._settings.mark)
         with self._errors_translated("committing"):
-            self._consumer.commit(offsets=named, asynchronous=True)
+            self._consumer.commit(offsets=self._named(offsets, note), asynchronous=True)
         self._committing = _Commit(self, clock.now_s())
         return self._committing
 
@@ -373,8 +375,8 @@ class ConfluentConsumer(ConsumerClient):
         error, answer = answered
         try:
             if error is not None:
-                raise self._error(error, "committing")
-            self._answered(answer, "committing")
+                raise self._translated(error, "committing")
+            self._check(answer, "committing")
         except UnknownTopic as exc:
             if self._pattern is None:
                 raise
@@ -392,15 +394,10 @@ class ConfluentConsumer(ConsumerClient):
                 found[where] = int(marks[1])
         return found
 
-    def _answered(self, answer: list[Any], doing: str) -> dict[Partition, int]:
+    def _check(self, answer: list[Any], doing: str) -> None:
         for one in answer:
             if one.error is not None:
-                raise self._error(one.error, doing)
-        return {
-            Partition(one.topic, one.partition): Offset(one.offset, one.leader_epoch)
-            for one in answer
-            if one.offset >= 0
-        }
+                raise self._translated(one.error, doing)
 
     def _named(self, offsets: Mapping[Partition, int], note: str = "") -> list[Any]:
         return [
@@ -410,20 +407,9 @@ class ConfluentConsumer(ConsumerClient):
 
     # ---- errors and the end ----------------------------------------------------------------------
 
-    @contextmanager
-    def _errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as exc:
-            raise self._error(exc, doing) from exc
-        except RuntimeError as exc:
-            if "closed" in str(exc):  # by its owner, while this thread was using it
-                raise KafkaError("this consumer is closed") from exc
-            raise
-
-    def _error(self, exc: Any, doing: str) -> KafkaError:
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
         error = exc.args[0] if isinstance(exc, BaseException) and exc.args else exc
-        found: Any = self._connection.error(exc, doing)
+        found = self._connection.error(exc, doing)
         # With the classic protocol only the fencing is fatal; asked again it says "_FATAL".
         if (
             hasattr(error, "fatal")
@@ -433,14 +419,17 @@ class ConfluentConsumer(ConsumerClient):
             found = KafkaFenced(f"{found}; a newer member of the same name has taken over")
         if isinstance(found, KafkaFenced):
             self._fenced = found
-        return found  # type: ignore[no-any-return]
+        return found
 
-    def _let_go(self, client: Any) -> None:
+    def close(self) -> None:
         self._scout.close()
-        if client is not None:
-            closing = SerialExecutor(f"leaderq-confluent-close-{self._settings.member}")
-            closing.submit(client.close)
-            closing.close(_CLOSE_S)
+        super().close()
+        self._begin_again(frozenset(), _Membership.NONE)
+
+    def _let_go(self) -> None:
+        closing = SerialExecutor(f"leaderq-confluent-close-{self._settings.member}")
+        closing.submit(self._client.close)
+        closing.close(_CLOSE_S)
 
 
 @dataclass(eq=False)
@@ -482,10 +471,9 @@ def consumer_options(
     }
 
 
-def _note_of(stored: Any) -> str | None:
-    """Return what was noted beside an offset; ``None`` if that is no text (B27)."""
+def _note(stored: Any) -> str:
+    """Return what was noted beside an offset; ``""`` if that is no text (B27)."""
     try:
-        note: str | None = stored.metadata
+        return stored.metadata or ""
     except UnicodeDecodeError:
-        return None
-    return note
+        return ""

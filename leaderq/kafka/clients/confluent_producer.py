@@ -35,14 +35,15 @@ from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     KafkaAway,
-    MembershipLost,
     Offsets,
-    connecting,
 )
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
+    ROOM_BYTES,
     Message,
     ProducerClient,
     ProducerSettings,
+    TransactionStage,
     given_up,
 )
 from leaderq.kafka.record import epoch_of
@@ -55,9 +56,7 @@ _LATE_S = 5.0
 _FLUSH_S = 0.001
 _POLL_S = 0.1
 _COUNT_KEPT_S = 300.0
-_METADATA_S = 2.0
 _PURGED = {"_PURGE_QUEUE", "_PURGE_INFLIGHT"}
-_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
 
 
 def producer_options(settings: ProducerSettings, connection: ConfluentConnection) -> dict[str, Any]:
@@ -76,9 +75,9 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
         **({"delivery.report.only.error": True} if is_transactional else one_by_one),
         "socket.timeout.ms": int(settings.request_timeout_s * 1000),
         "linger.ms": 5,  # a flush does not wait for it
-        "message.max.bytes": settings.max_message_bytes + _ROOM_BYTES,
-        # how long a topic may be unknown; 30 s by default
-        "topic.metadata.propagation.max.ms": int(_METADATA_S * 1000),
+        "message.max.bytes": settings.max_message_bytes + ROOM_BYTES,
+        # 30 s by default
+        "topic.metadata.propagation.max.ms": int(METADATA_S * 1000),
         # the same as Java's and kafka-python's: a key keeps its partition whatever the client
         "partitioner": "murmur2_random",
         **settings.options,
@@ -91,30 +90,31 @@ class ConfluentProducer(ProducerClient):
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self._connection = ConfluentConnection(settings.address, settings.security)
-        self._failed: list[tuple[str, Any]] = []
-        self._on_delivery: Any = None  # one object for all messages of a transaction
+        self._on_delivery = self._delivered  # one object for all messages
         self._calls = SerialExecutor("leaderq-confluent-transaction")
         self._ended: LeaderqError | None = None
         self._counts: dict[str, tuple[int, float]] = {}
 
-    def open(self, timeout_s: float | None = None) -> None:
-        connection, options = self._connection, producer_options(self._settings, self._connection)
-        try:
-            with connecting(self._settings.address, connection.remedy):
-                self._client = connection.made(Producer, options)
-                with connection.errors_translated("connecting"):
-                    found = self._client.list_topics(timeout=self._settings.wait_s(timeout_s))
-        except BaseException:
-            self.close()
-            raise
-        self._learn(found)
+    def _connect(self, until_s: float) -> None:
+        options = producer_options(self._settings, self._connection)
+        self._client = self._connection.made(Producer, options)
+        self._learn(self._topics_told("connecting", _left_s(until_s)))
 
-    def close(self) -> None:
-        self._on_delivery = None
+    def _remedy(self) -> str:
+        return self._connection.remedy()
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        found = self._connection.error(exc, doing)
+        error = exc.args[0] if isinstance(exc, KafkaException) else exc
+        return (
+            given_up(found)
+            if isinstance(error, KafkaError) and error.txn_requires_abort()
+            else found
+        )
+
+    def _let_go(self) -> None:
         self._calls.close()
         clients, self._client = [self._client], None
-        if clients[0] is None:
-            return
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
         closer = primitives.Thread(
             target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True
@@ -137,9 +137,6 @@ class ConfluentProducer(ProducerClient):
     def _begin(self) -> None:
         self._call("beginning a transaction", self._producer.begin_transaction)
 
-    def _forget(self) -> None:
-        self._failed, self._on_delivery = [], self._delivered
-
     def produce(self, message: Message) -> None:
         deadline = None
         while True:
@@ -158,11 +155,13 @@ class ConfluentProducer(ProducerClient):
                 if self._failed:  # what it says is only that an earlier message has failed
                     raise self._failure() from exc
                 fatal = self._fatal() or exc
-                raise self._connection.error(fatal, f"producing to {message.topic!r}") from exc
+                raise self._translated(fatal, f"producing to {message.topic!r}") from exc
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failed.append((message.topic(), error))
+            # What is purged was behind a message that failed, and may be told before it.
+            at = len(self._failed) if error.name() in _PURGED else 0
+            self._failed.insert(at, (message.topic(), KafkaException(error)))
 
     def _give(self, messages: Sequence[Message], number: int, told: Any) -> None:
         """Produce messages to the partition ``number``; when the last is stored or has failed,
@@ -178,29 +177,14 @@ class ConfluentProducer(ProducerClient):
                 more = {"timestamp": timestamp_ms or 0, "headers": list(headers) or None}
                 produce(topic, value, key, number, on_delivery, **more)
 
-    def _flush(self, deadline: float) -> None:
-        left = self._call("producing", self._producer.flush, _left_s(deadline))
-        # What is purged was behind a message that failed, and may be told before it.
-        while self._failed and left and all(map(_is_purged, self._failed)) and _left_s(deadline):
+    def _acknowledged(self, deadline: float) -> bool:
+        while True:
             left = self._call("producing", self._producer.flush, _left_s(deadline))
-        if left and not self._failed:
-            if self._connection.refusal is not None:
-                raise self._connection.error(self._connection.refusal, "producing")
-            raise KafkaAway(
-                f"Kafka {self._settings.address!r} has not acknowledged all messages yet"
-            )
-        if self._failed:
-            raise self._failure()
-
-    def _failure(self) -> LeaderqError:
-        topic, failure = min(self._failed, key=_is_purged)
-        error = given_up(self._connection.error(failure, f"producing to {topic!r}"))
-        error.__cause__ = KafkaException(failure)
-        return error
+            is_purged = self._failed and self._failed[0][1].args[0].name() in _PURGED
+            if not left or not is_purged or not _left_s(deadline):
+                return not left
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
-        if group is None:
-            raise MembershipLost("the consumer is not a member of its group at the moment")
         mark, doing = self._settings.mark, "sending offsets to a transaction"
         wanted = [TopicPartition(*at, to, mark, epoch_of(to)) for at, to in offsets.items()]
         send = self._producer.send_offsets_to_transaction
@@ -217,14 +201,14 @@ class ConfluentProducer(ProducerClient):
         try:
             return function(*args)
         except KafkaException as exc:
-            raise self._to_raise(exc, doing) from exc
+            raise self._translated(exc, doing) from exc
         except SystemError as exc:
             # Raised between two callbacks, which confuses Python: what was raised may be lost.
             cause = exc.__cause__
             told = cause if isinstance(cause, KafkaException) else self._fatal()
             if told is None:
                 raise
-            raise self._to_raise(told, doing) from told
+            raise self._translated(told, doing) from told
 
     def _call_bounded(self, doing: str, deadline: float, function: Any, *args: Any) -> None:
         """Call a function that may never return. Raises ``BatchLost`` if it has not returned 5 s
@@ -240,17 +224,13 @@ class ConfluentProducer(ProducerClient):
         """Return the error that ended this client for good, or ``None``. The client tells it only
         when a transaction is begun, so this tries to begin one.
         """
-        if not self._is_open:
+        if self._stage is TransactionStage.NONE:
             return None
         try:
             self._producer.begin_transaction()
         except KafkaException as exc:
             return exc if exc.args[0].fatal() else None
         return None
-
-    def _to_raise(self, exc: Any, doing: str) -> LeaderqError:
-        found = self._connection.error(exc, doing)
-        return given_up(found) if exc.args[0].txn_requires_abort() else found
 
     # ---- each message by itself ------------------------------------------------------------------
 
@@ -260,12 +240,13 @@ class ConfluentProducer(ProducerClient):
         if count and clock.now_s() < known_s + _COUNT_KEPT_S:
             return count
         try:
-            found = self._client.list_topics(*((topic,) if count else ()), timeout=_METADATA_S)
-        except KafkaException as exc:
-            if count:
-                self._counts[topic] = (count, clock.now_s())
-                return count
-            raise self._connection.error(exc, f"sending to {topic!r}") from exc
+            asked = (topic,) if count else ()
+            found = self._topics_told(f"sending to {topic!r}", METADATA_S, *asked)
+        except LeaderqError:
+            if not count:
+                raise
+            self._counts[topic] = (count, clock.now_s())
+            return count
         self._learn(found)
         if topic not in self._counts:
             raise UnknownTopic(
@@ -273,20 +254,22 @@ class ConfluentProducer(ProducerClient):
             )
         return self._counts[topic][0]
 
+    def _topics_told(self, doing: str, timeout_s: float, *topic: str) -> Any:
+        try:
+            return self._client.list_topics(*topic, timeout=timeout_s)
+        except KafkaException as exc:
+            self._client.poll(0)  # tells why nobody has answered
+            raise self._translated(exc, doing) from exc
+
     def _learn(self, found: Any) -> None:
         now = clock.now_s()
         for name, topic in found.topics.items():
             if topic.error is None and topic.partitions:
                 self._counts[name] = (len(topic.partitions), now)
             elif topic.error is not None:
-                refused = self._connection.error(topic.error, f"sending to {name!r}")
+                refused = self._translated(topic.error, f"sending to {name!r}")
                 if isinstance(refused, AccessRefused):
                     raise refused
-
-    def send(self, message: Message, partition: int) -> Any:
-        receipts: list[Any] = []
-        self.send_run((message,), partition, receipts)
-        return receipts[0]
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
         """Send the messages with one callback, for the last of them: a callback takes Python's lock
@@ -317,13 +300,11 @@ class ConfluentProducer(ProducerClient):
         try:
             self._call("sending", call, timeout_s)
         except (LeaderqError, SystemError) as exc:
-            self._ended = (
-                exc if isinstance(exc, LeaderqError) else self._connection.error(exc, "sending")
-            )
+            self._ended = exc if isinstance(exc, LeaderqError) else self._translated(exc, "sending")
 
     def failure(self, receipt: Any, topic: str) -> LeaderqError | None:
         error = receipt.error
-        return None if error is None else self._connection.error(error, f"sending to {topic!r}")
+        return None if error is None else self._translated(error, f"sending to {topic!r}")
 
     def offset(self, receipt: Any) -> int:
         return int(receipt.stored.offset())
@@ -335,7 +316,7 @@ class ConfluentProducer(ProducerClient):
         if self._ended is not None:
             return self._ended
         refusal = self._connection.refusal
-        return None if refusal is None else self._connection.error(refusal, "sending")
+        return None if refusal is None else self._translated(refusal, "sending")
 
 
 class _Receipt:
@@ -355,10 +336,6 @@ def _drop(clients: list[Any]) -> None:
     except Exception:
         log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
     clients.clear()
-
-
-def _is_purged(failed: tuple[str, Any]) -> bool:
-    return failed[1].name() in _PURGED
 
 
 def _left_s(deadline: float) -> float:

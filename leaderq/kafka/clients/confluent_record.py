@@ -49,7 +49,7 @@ class ConfluentRecord(Record):
 
         @property
         def headers(self) -> Sequence[tuple[str, bytes]]:
-            return self._message.headers() or ()
+            return self._message.headers() or []  # as kafka-python: records compare them
 
 
 class MessageRecords(ListLike[Record]):

@@ -42,13 +42,14 @@ from leaderq.errors import (
     ServersUnreachable,
     UnknownTopic,
 )
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Offset, Partition, Record
 
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 T = TypeVar("T")
 _ASK_AGAIN_S = 0.1
+_LEAST_OPEN_S = 0.1
 
 
 class KafkaAway(KafkaError):
@@ -249,6 +250,71 @@ class ConsumerSettings:
     mark: str = ""
 
 
+class KafkaClient:
+    """What all clients have in common: how one is opened, closed, and used only between."""
+
+    _natives: tuple[type[BaseException], ...] = ()
+    """The library's own errors."""
+    _settings: Any
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+        self._client: Any = None
+
+    def open(self, timeout_s: float | None = None) -> None:
+        """Connect, and neither join nor fence. Takes at most ``timeout_s`` seconds, and no longer
+        than the settings allow. Also raises ``ServersUnreachable`` and ``MissingPiece``.
+        """
+        most_s = self._settings.open_timeout_s
+        wait_s = most_s if timeout_s is None else max(_LEAST_OPEN_S, min(timeout_s, most_s))
+        try:
+            with connecting(self._settings.address, self._remedy):
+                self._connect(clock.now_s() + wait_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free everything within about a second. Never raises."""
+        try:
+            if self._client is not None:
+                self._let_go()
+        except Exception:
+            log.debug("closing a Kafka client failed, it is dropped", exc_info=True)
+        finally:
+            self._client = None
+
+    def _opened(self, what: str) -> Any:
+        if self._client is None:
+            raise KafkaError(f"this {what} is not open")
+        return self._client
+
+    @contextmanager
+    def _errors_translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except self._natives as exc:
+            raise self._translated(exc, doing) from exc
+
+    def _remedy(self) -> str:
+        """Return advice for when no broker answers; ``""``: none."""
+        return ""
+
+    # ---- what each client library does in its own way
+
+    def _connect(self, until_s: float) -> None:
+        """Make the library's ``_client``, and wait until it can be used."""
+        raise NotImplementedError
+
+    def _let_go(self) -> None:
+        """Close the library's ``_client``."""
+        raise NotImplementedError
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        """Return leaderq's error for one of the library's."""
+        raise NotImplementedError
+
+
 class CommitFuture(Protocol):
     """Something being stored."""
 
@@ -291,22 +357,10 @@ class LibraryConsumer(Protocol):
         the last record.
         """
 
-    notes: frozenset[str]
-    """What is noted beside the offsets that :meth:`committed` has returned last."""
-
-    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        """Return the group's offsets of the partitions ``of``; by default of those that this
-        consumer holds or, if it holds none, of all. A partition without a stored offset is absent.
-        Waits while an open transaction may still commit one of them.
-        """
-
-    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        """Begin to store offsets, with ``note`` and the mark of the settings beside them. ``poll``
-        may be called meanwhile. May raise ``KafkaAway`` if another commit is under way.
-        """
-
     def group_metadata(self) -> Any:
-        """This membership, for a transactional producer of the same library (KIP-447)."""
+        """This membership, for a transactional producer of the same library (KIP-447); ``None`` if
+        this is no member at the moment.
+        """
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         """The first offset that the broker still holds, of each existing partition."""
@@ -319,7 +373,8 @@ class LibraryConsumer(Protocol):
         last fetch. Costs no request. A partition that was not fetched yet is absent.
         """
 
-    def _connect(self, until_s: float) -> None: ...
+    def _find_topics(self, until_s: float) -> None:
+        """Make the library's client, and let it learn of the topics."""
 
     def _join(self, timeout_s: float) -> bool: ...
 
@@ -330,51 +385,57 @@ class LibraryConsumer(Protocol):
         Nothing is read before :meth:`seek`.
         """
 
-    def _let_go(self, client: Any) -> None:
-        """Close the library's ``client``, if it was made."""
+    def _stored(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[Offset, str]]:
+        """See :meth:`ConsumerClient.committed`; with what is noted beside each offset."""
+
+    def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture: ...
 
 
 _NOBODYS = 2**31 - 1  # a partition that no topic has, so that no transaction commits its offset
 
 
-class ConsumerClient(LibraryConsumer):
-    """A consumer of all partitions of some topics. It is made, then :meth:`open` is called, then
-    :meth:`join`, at last :meth:`close`.
+class ConsumerClient(KafkaClient, LibraryConsumer):
+    """A consumer of all partitions of some topics. It is made, then :meth:`open` is called (which
+    does *not* join, because that would fence the leader), then :meth:`join`, at last :meth:`close`.
     """
 
+    _settings: ConsumerSettings
+    notes: frozenset[str] = frozenset()
+    """What is noted beside the offsets that :meth:`committed` has returned last."""
+
     def __init__(self, settings: ConsumerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._pattern = settings.topics if isinstance(settings.topics, TopicPattern) else None
-        self._client: Any = None
         self._allowed: Callable[[], None] = may_not_join
-        self._joins = 0
-        self.notes = frozenset()
+        self.joins = 0
+        """How often partitions were assigned. When it has changed, the caller must :meth:`seek`."""
 
-    def open(self) -> None:
-        """Connect, and find topics and coordinator. Does *not* join, because that would fence the
-        leader.
-        """
-        try:
-            with connecting(self._settings.address, self._remedy):
-                self._connect(clock.now_s() + self._settings.open_timeout_s)
-        except BaseException:
-            self.close()
-            raise
+    def _connect(self, until_s: float) -> None:
+        self._find_topics(until_s)
+        names = {topic for topic, _ in self.existing()}
+        address, topics = self._settings.address, self._settings.topics
+        if isinstance(topics, TopicPattern):
+            if not names:
+                raise topics.unmatched(address)
+        elif missing := [topic for topic in topics if topic not in names]:
+            raise UnknownTopic(
+                f"no topic {', '.join(map(repr, missing))} on Kafka {address!r}; create it (leaderq"
+                f" topics create {' '.join(missing)}), or correct the career's 'topics'"
+            )
+        # A topic just made, or an election going on: what is not ready is asked again.
+        left_s = max(_LEAST_OPEN_S, until_s - clock.now_s())
+        until_answered(lambda: self.refresh(left_s), left_s)
 
-    def _remedy(self) -> str:
-        """Return advice for when no broker answers; ``""``: none."""
-        return ""
-
-    def _no_topics(self, names: Sequence[str]) -> UnknownTopic:
-        return UnknownTopic(
-            f"no topic {', '.join(map(repr, names))} on Kafka {self._settings.address!r}; create it"
-            f" (leaderq topics create {' '.join(names)}), or correct the career's 'topics'"
-        )
+    def close(self) -> None:
+        """Free everything, but do not leave the group: the next join would wait. Never raises."""
+        self._allowed = may_not_join
+        super().close()
 
     @property
-    def joins(self) -> int:
-        """How often partitions were assigned. When it has changed, the caller must :meth:`seek`."""
-        return self._joins
+    def _consumer(self) -> Any:
+        return self._opened("consumer")
 
     def join(self, allowed: Callable[[], None], timeout_s: float) -> bool:
         """Become the one member of this name (or take all partitions); returns whether that has
@@ -407,20 +468,20 @@ class ConsumerClient(LibraryConsumer):
             self.committed(timeout_s, {Partition(topic, _NOBODYS) for topic, _ in self.existing()})
         self.end_offsets(timeout_s)
 
-    @property
-    def _consumer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this consumer is not open")
-        return self._client
+    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
+        """Return the group's offsets of the partitions ``of``; by default of those that this
+        consumer holds or, if it holds none, of all. A partition without a stored offset is absent.
+        Waits while an open transaction may still commit one of them.
+        """
+        found = self._stored(of or self.assigned() or self.existing(), timeout_s)
+        self.notes = frozenset(note for _, note in found.values() if note)
+        return {where: at for where, (at, _) in found.items()}
 
-    def close(self) -> None:
-        """Free everything, but do not leave the group: the next join would wait. Never raises."""
-        self._allowed = may_not_join
-        client, self._client = self._client, None
-        try:
-            self._let_go(client)
-        except Exception:
-            log.debug("closing a Kafka consumer failed, it is dropped", exc_info=True)
+    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+        """Begin to store offsets, with ``note`` and the mark of the settings beside them. ``poll``
+        may be called meanwhile. May raise ``KafkaAway`` if another commit is under way.
+        """
+        return self._begin_commit(offsets, note + self._settings.mark)
 
 
 ConsumerFactory = Callable[[ConsumerSettings], ConsumerClient]

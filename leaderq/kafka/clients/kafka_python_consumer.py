@@ -24,11 +24,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import errors as native
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import NoOffsetForPartitionError
 
 from leaderq.base import clock
+from leaderq.errors import LeaderqError
 from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.client_options import (
     consumer_table,
@@ -46,8 +47,8 @@ from leaderq.kafka.clients.consumer import (
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
-    errors_translated,
     quiet_client_logs,
+    translated,
 )
 from leaderq.kafka.record import Offset, Partition, Record, epoch_of
 from leaderq.threads import primitives
@@ -130,16 +131,15 @@ class _Seen(Record):
 
 
 class _Commit:
-    def __init__(self, future: Any, address: str) -> None:
-        self._future = future
-        self._address = address
+    def __init__(self, future: Any, consumer: KafkaPythonConsumer) -> None:
+        self._future, self._consumer = future, consumer
         self.answered = primitives.Event()
         future.add_both(lambda _answer: self.answered.set())
 
     def done(self, wait_s: float) -> bool:
         if not self.answered.wait(wait_s):
             return False
-        with errors_translated("committing", self._address):
+        with self._consumer._errors_translated("committing"):
             if self._future.exception is not None:
                 raise self._future.exception
         return True
@@ -158,11 +158,13 @@ class _GatedAssignor(RangePartitionAssignor):
         return super().metadata(topics)
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        self._of._joins += 1
+        self._of.joins += 1
 
 
 class KafkaPythonConsumer(ConsumerClient):
     """See :class:`~leaderq.kafka.clients.consumer.ConsumerClient`."""
+
+    _natives = (native.KafkaError,)
 
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__(settings)
@@ -170,26 +172,22 @@ class KafkaPythonConsumer(ConsumerClient):
         self._busy_at = clock.now_s()
         self._quiet_fetch_ms = QUIET_FETCH_MS
 
-    def _connect(self, until_s: float) -> None:
+    def _find_topics(self, until_s: float) -> None:
         quiet_client_logs()
-        settings, pattern = self._settings, self._pattern
-        with errors_translated("connecting", settings.address):
-            options = consumer_options(settings)
-            options["partition_assignment_strategy"] = (self._assignor,)
-            self._client = client = connected(KafkaConsumer, settings.address, options)
-            if pattern is not None:
-                # asks for all of them before the first metadata: otherwise the first join is
-                # followed by another
+        options = consumer_options(self._settings)
+        options["partition_assignment_strategy"] = (self._assignor,)
+        with self._errors_translated("connecting"):
+            self._client = client = connected(KafkaConsumer, self._settings.address, options)
+            # These ask for all topics before the first metadata: otherwise the first join is
+            # followed by another.
+            if self._pattern is not None:
                 client.topics()
-            # Before the first metadata: else the first join is followed by another.
             self._ask_for_topics()
-            topics = self.topics
-            missing = [topic for topic in topics if not client.partitions_for_topic(topic)]
-            if pattern is not None and not topics:
-                raise pattern.unmatched(settings.address)
-            if missing:
-                raise self._no_topics(missing)
-            self.refresh(settings.open_timeout_s)
+            for topic in self.topics:
+                client.partitions_for_topic(topic)
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        return translated(exc, doing, self._settings.address)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -211,7 +209,7 @@ class KafkaPythonConsumer(ConsumerClient):
 
     def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
-        return self._joins > 0 and not self._needs_join()
+        return self.joins > 0 and not self._needs_join()
 
     def _needs_join(self) -> bool:
         """Whether a join is under way, or the next poll will begin one."""
@@ -219,9 +217,9 @@ class KafkaPythonConsumer(ConsumerClient):
         return bool(coordinator.rejoining or coordinator.need_rejoin())
 
     def _hold(self, partitions: frozenset[Partition]) -> None:
-        with errors_translated("taking partitions", self._settings.address):
+        with self._errors_translated("taking partitions"):
             self._consumer.assign([TopicPartition(*partition) for partition in sorted(partitions)])
-        self._joins += 1
+        self.joins += 1
 
     @property
     def is_joining(self) -> bool:
@@ -236,7 +234,7 @@ class KafkaPythonConsumer(ConsumerClient):
         if not self._settings.membership:
             return
         coordinator = private_api.coordinator_of(self._consumer)
-        with errors_translated("attending the group", self._settings.address):
+        with self._errors_translated("attending the group"):
             if coordinator.rejoining and not coordinator.need_rejoin():
                 coordinator.request_rejoin()  # a join that ended unseen is asked for again (B12)
             coordinator.poll(timeout_ms=timeout_s * 1000)
@@ -258,10 +256,10 @@ class KafkaPythonConsumer(ConsumerClient):
             self.attend(_JOIN_S)
             return {}  # assigned again, perhaps; the caller sets positions first
         joins = self.joins
-        with errors_translated("reading", self._settings.address):
+        with self._errors_translated("reading"):
             try:
                 polled = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=max_records)
-            except NoOffsetForPartitionError:
+            except native.NoOffsetForPartitionError:
                 if self.joins == joins:
                     raise
                 # new metadata came just now, and with it new partitions, within this very poll
@@ -292,31 +290,32 @@ class KafkaPythonConsumer(ConsumerClient):
         found = ((at, state.position) for at, state in states)
         return {Partition(*at): Offset(to.offset, to.leader_epoch) for at, to in found if to}
 
-    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        wanted = of or self.assigned() or self.existing()
-        asked = [TopicPartition(*partition) for partition in wanted]
+    def _stored(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[Offset, str]]:
+        asked = [TopicPartition(*partition) for partition in partitions]
         coordinator = private_api.coordinator_of(self._consumer)
-        with errors_translated("reading committed offsets", self._settings.address):
+        with self._errors_translated("reading committed offsets"):
             stored = coordinator.fetch_committed_offsets(asked, timeout_ms=timeout_s * 1000)
-        self.notes = frozenset(kept.metadata for kept in stored.values() if kept.metadata)
         return {
-            Partition(*where): Offset(kept.offset, kept.leader_epoch)
+            Partition(*where): (Offset(kept.offset, kept.leader_epoch), kept.metadata)
             for where, kept in stored.items()
         }
 
-    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
-        pairs, note = offsets.items(), note + self._settings.mark
+    def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture:
         wanted = {
-            TopicPartition(*at): OffsetAndMetadata(to, note, epoch_of(to)) for at, to in pairs
+            TopicPartition(*at): OffsetAndMetadata(to, note, epoch_of(to))
+            for at, to in offsets.items()
         }
         future = private_api.start_commit(self._consumer, wanted, _COMMIT_MS)
-        commit = _Commit(future, self._settings.address)
+        commit = _Commit(future, self)
         # Unpacking records keeps the interpreter busy for milliseconds: let this be sent first.
         commit.answered.wait(_SEND_S)
         return commit
 
     def group_metadata(self) -> Any:
-        return self._consumer.group_metadata()
+        group = self._consumer.group_metadata()
+        return group if group.member_id and group.generation_id >= 0 else None
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
         return self._ask(self._consumer.beginning_offsets, timeout_s)
@@ -333,10 +332,9 @@ class KafkaPythonConsumer(ConsumerClient):
         self, question: Callable[..., dict[TopicPartition, int]], timeout_s: float
     ) -> dict[Partition, int]:
         wanted = [TopicPartition(*partition) for partition in self.existing()]
-        with errors_translated("asking for offsets", self._settings.address):
+        with self._errors_translated("asking for offsets"):
             found = question(wanted, timeout_ms=timeout_s * 1000)
         return {Partition(*where): offset for where, offset in found.items()}
 
-    def _let_go(self, client: Any) -> None:
-        if client is not None:
-            client.close(autocommit=False, timeout_ms=1000)
+    def _let_go(self) -> None:
+        self._client.close(autocommit=False, timeout_ms=1000)

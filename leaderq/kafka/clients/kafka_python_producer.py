@@ -15,9 +15,8 @@ the version is pinned):
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +31,7 @@ from leaderq.kafka.clients.client_options import (
     in_kafka_pythons_names,
     producer_table,
 )
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,
     connection_options,
@@ -40,27 +39,24 @@ from leaderq.kafka.clients.kafka_python_connection import (
     translated,
 )
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
+    ROOM_BYTES,
     Message,
     ProducerClient,
     ProducerSettings,
-    given_up,
 )
 from leaderq.kafka.record import Partition, epoch_of
 
-log = logging.getLogger(__name__)
-
-_ROOM_BYTES = 1024  # room for the bytes that the protocol adds to the largest message
-_METADATA_S = 2.0
 _FOR_EVER_MS = 2**31 - 1
 _SEND_OFFSETS, _COMMIT, _ABORT = "send_offsets_to_transaction", "begin_commit", "begin_abort"
 _CLOSE_S = 1.0
 _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
-def producer_options(settings: ProducerSettings, timeout_s: float | None = None) -> dict[str, Any]:
-    wait_s = settings.wait_s(timeout_s)
+def producer_options(settings: ProducerSettings, open_timeout_s: float = 10.0) -> dict[str, Any]:
+    wait_s = {"open_timeout_s": open_timeout_s}
     return {
-        **connection_options(settings.address, settings.security, open_timeout_s=wait_s),
+        **connection_options(settings.address, settings.security, **wait_s),
         **in_kafka_pythons_names(producer_table(settings)),
         # A message that the client gives up is one that we would send a second time.
         "delivery_timeout_ms": _FOR_EVER_MS,
@@ -69,8 +65,8 @@ def producer_options(settings: ProducerSettings, timeout_s: float | None = None)
         # Batches grow while the one before is on the wire, and a commit flushes.
         "linger_ms": 0,
         "batch_size": 262_144,  # 16 kB by default: one request for every 16 messages of 1 kB
-        "max_request_size": max(1_048_576, settings.max_message_bytes + _ROOM_BYTES),
-        "max_block_ms": int(_METADATA_S * 1000),
+        "max_request_size": max(1_048_576, settings.max_message_bytes + ROOM_BYTES),
+        "max_block_ms": int(METADATA_S * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
         "allow_auto_create_topics": False,  # an unknown topic is an error here, not a wish
         **for_client(KafkaProducer, settings.options),
@@ -82,22 +78,24 @@ class KafkaPythonProducer(ProducerClient):
     client, through ``private_api``.
     """
 
+    _natives = (native.KafkaError,)
+
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
         self.notes: Mapping[Partition, str] = {}  # what the next commit notes, if not the mark
-        self._failed: list[tuple[str, BaseException]] = []
         self._steps: dict[str, Any] = {}
         self._append: Any = None
         self._wake: Any = None
 
-    def open(self, timeout_s: float | None = None) -> None:
+    def _connect(self, until_s: float) -> None:
         quiet_client_logs()
         settings = self._settings
         if settings.transactional_id is not None:
             private_api.require_the_version_that_was_read()
-        options = producer_options(settings, timeout_s)
+        options = producer_options(settings, until_s - clock.now_s())
         self._client = private_api.mended(connected(KafkaProducer, settings.address, options))
         self._append, self._wake = private_api.appender(self._client)
+        self._steps = {}
 
     # ---- messages --------------------------------------------------------------------------------
 
@@ -110,17 +108,17 @@ class KafkaPythonProducer(ProducerClient):
         except native.KafkaError as exc:
             raise self._unsendable(exc, topic, asked_s) from exc
 
-    def send(self, message: Message, partition: int) -> Any:
-        """Give the client a message, as its own ``send`` would, at half the cost."""
-        topic, value, key, headers, _, timestamp_ms = message
-        fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
-        try:
-            receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
-        except (native.KafkaError, ValueError, AssertionError) as exc:
-            raise self._unsendable(exc, topic, clock.now_s()) from exc
-        if is_full or is_new:
-            self._wake()
-        return receipt
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Give the client messages, as its own ``send`` would, at half the cost."""
+        for topic, value, key, headers, _, timestamp_ms in messages:
+            fields = _place(topic, partition), timestamp_ms, key, value, list(headers)
+            try:
+                receipt, is_full, is_new, _ = self._append(*fields, abort_on_new_batch=False)
+            except (native.KafkaError, ValueError, AssertionError) as exc:
+                raise self._unsendable(exc, topic, clock.now_s()) from exc
+            if is_full or is_new:
+                self._wake()
+            receipts.append(receipt)
 
     def wait(self, receipt: Any, until_s: float) -> None:
         left_s = until_s - clock.now_s()
@@ -137,9 +135,6 @@ class KafkaPythonProducer(ProducerClient):
     def offset(self, receipt: Any) -> int:
         return int(receipt.value.offset)
 
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
-
     # ---- transactions ----------------------------------------------------------------------------
 
     def fence(self, timeout_s: float) -> bool:
@@ -152,9 +147,6 @@ class KafkaPythonProducer(ProducerClient):
         with self._errors_translated("beginning a transaction"):
             private_api.forget_refused_offsets(self._producer)
             self._producer.begin_transaction()
-
-    def _forget(self) -> None:
-        self._failed = []
 
     def produce(self, message: Message) -> None:
         topic, value, key, headers, partition, timestamp_ms = message
@@ -174,29 +166,17 @@ class KafkaPythonProducer(ProducerClient):
             return self._translated(exc, f"sending to {topic!r}")
         return UnknownTopic(f"sending to {topic!r}: {exc}")  # a partition that is not there
 
-    def _flush(self, deadline: float) -> None:
-        producer = self._producer
-        while private_api.has_unacknowledged(producer) and not self._failed:
+    def _acknowledged(self, deadline: float) -> bool:
+        while private_api.has_unacknowledged(self._producer) and not self._failed:
             left_s = deadline - clock.now_s()
             if left_s <= 0:
-                where = f"Kafka {self._settings.address!r}"
-                raise KafkaAway(f"{where} has not acknowledged all messages yet")
-            try:
-                producer.flush(timeout=left_s)
-            except (native.KafkaTimeoutError, native.UnknownError):
-                # not yet; the second is said of a batch that was too large and is sent in halves
-                continue
-        if self._failed:
-            topic, exc = self._failed[0]
-            # Its place in the sequence of messages is lost as well.
-            raise given_up(self._translated(exc, f"producing to {topic!r}")) from exc
+                return False
+            # A time-out; the other error is said of a batch that was too large and goes in halves.
+            with suppress(native.KafkaTimeoutError, native.UnknownError):
+                self._producer.flush(timeout=left_s)
+        return True
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
-        is_named = isinstance(group, str)
-        if not is_named and not (group.member_id and group.generation_id >= 0):
-            # The broker accepts these offsets from anybody, whoever holds the group.
-            what = f"the consumer is not a member of group {group.group_id!r} at the moment"
-            raise MembershipLost(what)
         wanted = {
             TopicPartition(*where): OffsetAndMetadata(
                 at, self.notes.get(where, self._settings.mark), epoch_of(at)
@@ -226,20 +206,8 @@ class KafkaPythonProducer(ProducerClient):
                 self._steps[step] = private_api.started(self._producer, step, *args)
             return bool(self._steps[step].wait(timeout_ms=wait_ms))
 
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                private_api.drop(client, _CLOSE_S)
-            except Exception:
-                log.debug("closing a Kafka producer failed, it is dropped", exc_info=True)
-
-    @contextmanager
-    def _errors_translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except native.KafkaError as exc:
-            raise self._translated(exc, doing) from exc
+    def _let_go(self) -> None:
+        private_api.drop(self._client, _CLOSE_S)
 
     def _translated(self, exc: BaseException, doing: str) -> LeaderqError:
         """Return leaderq's error for ``exc``, or for the earlier error that ``exc`` refers to."""

@@ -14,8 +14,9 @@ happened, once another producer was fenced in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -23,17 +24,30 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.base import clock
 from leaderq.config import KafkaSecurity
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, MessageTooLarge, UnknownTopic
+from leaderq.errors import (
+    KafkaError,
+    KafkaFenced,
+    LeaderqError,
+    MessageTooLarge,
+    UnknownTopic,
+    with_cause,
+)
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     EffectRefused,
     KafkaAway,
+    KafkaClient,
+    MembershipLost,
     MessageInvalid,
     Offsets,
 )
 
 MAX_MESSAGE_BYTES = 1_000_000
 """The largest message of a topic with the default ``max.message.bytes``, less the overhead."""
+ROOM_BYTES = 1024
+"""Room for the bytes that the protocol adds to the largest message."""
+METADATA_S = 2.0
+"""How long a topic may be unknown."""
 TRANSACTION_TIMEOUT_S = 60.0
 """How long a broker keeps an open transaction of a producer that is gone."""
 
@@ -42,7 +56,7 @@ class Message(NamedTuple):
     """One message to send. ``value`` and ``key`` are bytes, or one of them is ``None``; ``headers``
     are pairs of name and bytes. Without a ``partition`` the partitioner chooses: all messages of
     one key go to one partition, the same with all clients. ``timestamp_ms``: milliseconds since the
-    epoch; default: the time of sending.
+    epoch; default: the time of sending, which librdkafka also takes for 0.
     """
 
     topic: str
@@ -59,41 +73,53 @@ class Message(NamedTuple):
 
 
 def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """Return ``message`` if a client can send it and it has at most ``limit`` bytes; else raise a
-    KafkaError. Call it where the message is made, so that the error is raised there.
+    """Return ``message``, its headers as a tuple, if a client can send it and it has at most
+    ``limit`` bytes; else raise a KafkaError. Call it where the message is made, so that the error
+    is raised there.
     """
-    topic, value, key, headers, partition, _ = message
+    topic, value, key, headers, partition, timestamp_ms = message
     # The usual message, at a fifth of the cost: this runs for each one.
-    if type(value) is bytes and type(topic) is str and not headers and partition is None:
+    is_usual = headers == () and partition is None and timestamp_ms is None
+    if is_usual and type(value) is bytes and type(topic) is str:
         size = len(value) if key is None else len(value) + len(key) if type(key) is bytes else limit
         if size < limit and topic:
             return message
-    if problem := _problem(message):
-        raise KafkaError(f"a message to topic {message.topic!r} cannot be sent: {problem}")
+    try:
+        message = message._replace(headers=tuple(headers or ()))
+        problem = next(_problems(message), None)
+    except (TypeError, ValueError) as exc:  # no sequence of headers, or no text in UTF-8
+        problem = str(exc)
+    if problem:
+        raise KafkaError(f"a message to topic {topic!r} cannot be sent: {problem}")
     if message.size > limit:
         raise MessageTooLarge(
-            f"a message to topic {message.topic!r} cannot be sent: it has {message.size} bytes, and"
+            f"a message to topic {topic!r} cannot be sent: it has {message.size} bytes, and"
             f" the limit is {limit}; send less, or raise max_message_bytes and the topic's"
         )
     return message
 
 
-def _problem(message: Message) -> str | None:
+def _problems(message: Message) -> Iterator[str]:
     given: tuple[Any, ...] = message  # by a user who may not check types
-    topic, value, key, headers, partition, _ = given
+    topic, value, key, headers, partition, timestamp_ms = given
     if not isinstance(topic, str) or not topic:
-        return "its topic must be a name"
+        yield "its topic must be a name"
     for what, part in (("value", value), ("key", key)):
         if part is not None and not isinstance(part, bytes):
-            return f"its {what} is {type(part).__name__}, not bytes; serialize it first"
+            yield f"its {what} is {type(part).__name__}, not bytes; serialize it first"
     if value is None and key is None:
-        return "it has neither key nor value; a tombstone needs a key"
-    if partition is not None and partition < 0:
-        return f"its partition is {partition}; leave it out to have one chosen"
+        yield "it has neither key nor value; a tombstone needs a key"
+    for what, number, bits in (("partition", partition, 31), ("timestamp_ms", timestamp_ms, 63)):
+        if number is not None and (not isinstance(number, int) or abs(number) >> bits):
+            yield f"its {what} is {number!r}, not a whole number of {bits} bits"
+    if isinstance(partition, int) and partition < 0:
+        yield f"its partition is {partition}; leave it out to have one chosen"
     for header in headers:
-        if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
-            return f"header {header!r} is not a pair of str and bytes"
-    return None
+        match header:
+            case str() as name, bytes():
+                name.encode()
+            case _:
+                yield f"header {header!r} is not a pair of str and bytes"
 
 
 @dataclass(frozen=True)
@@ -117,30 +143,13 @@ class ProducerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
 
-    def wait_s(self, timeout_s: float | None) -> float:
-        """Return how many seconds connecting may take if the caller has ``timeout_s`` (``None``: as
-        long as the settings say).
-        """
-        asked_s = self.open_timeout_s if timeout_s is None else timeout_s
-        return max(0.1, min(asked_s, self.open_timeout_s))
-
 
 class LibraryProducer(Protocol):
     """What each client library does in its own way for a :class:`ProducerClient`."""
 
-    def open(self, timeout_s: float | None = None) -> None:
-        """Connect, and fence nobody. Takes at most ``timeout_s`` seconds, and no longer than the
-        settings allow. Also raises ``ServersUnreachable`` and ``MissingPiece``.
-        """
-
     def produce(self, message: Message) -> None:
         """Send ``message``, in the transaction if there is one; any thread may call this. If it
         fails later, ``commit`` or ``send_all`` raises.
-        """
-
-    def close(self) -> None:
-        """Free everything within about a second, and send nothing more. The next :meth:`fence` ends
-        a transaction that is left open. Never raises.
         """
 
     # ---- in transactions -------------------------------------------------------------------------
@@ -158,9 +167,11 @@ class LibraryProducer(Protocol):
         ``UnknownTopic``, ``KafkaAway``.
         """
 
-    def send(self, message: Message, partition: int) -> Any:
-        """Give the client a message for ``partition``; returns its receipt. Once the receipt
-        ``is_done`` and :meth:`failure` returns ``None``, all replicas in sync have the message.
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        """Give the client messages for one topic and partition, in order; adds their receipts to
+        ``receipts``. Once a receipt ``is_done`` and :meth:`failure` returns ``None``, all replicas
+        in sync have the message. One receipt may stand for all: it is done when the last message is
+        acknowledged; if it has failed, nothing is known of the other messages.
         """
 
     def wait(self, receipt: Any, until_s: float) -> None:
@@ -177,20 +188,14 @@ class LibraryProducer(Protocol):
     def offset(self, receipt: Any) -> int:
         """Return the offset of an acknowledged message; -1 if the broker did not say."""
 
-    def trouble(self) -> LeaderqError | None:
-        """Return the known reason why messages are not acknowledged, if it does not pass by itself;
-        else ``None``.
-        """
-
     # ---- steps, each of which may be repeated ----------------------------------------------------
-
-    def _forget(self) -> None:
-        """Forget the failures of earlier messages, before the next one is sent."""
 
     def _begin(self) -> None: ...
 
-    def _flush(self, deadline: float) -> None:
-        """Wait until every message is acknowledged; from then on nothing is in flight."""
+    def _acknowledged(self, deadline: float) -> bool:
+        """Wait until every message is acknowledged, or one has failed; return whether nothing is in
+        flight any more.
+        """
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None: ...
 
@@ -212,25 +217,34 @@ def given_up(error: LeaderqError) -> LeaderqError:
     return BatchLost(str(error)) if isinstance(error, KafkaAway) else error
 
 
-class ProducerClient(LibraryProducer):
+class TransactionStage(Enum):
+    """How far a producer is with a transaction. ``ASKED``: its commit was asked for, and was
+    neither acknowledged nor refused.
+    """
+
+    NONE = "none"
+    OPEN = "open"
+    ASKED = "asked"
+
+
+class ProducerClient(KafkaClient, LibraryProducer):
     """An idempotent producer of a client library. Only one thread uses it, except for ``produce``.
 
     No message is given up because it takes long. Within a partition each message is stored once, in
-    order, for as long as the client lives.
+    order, for as long as the client lives. What is not sent when it is closed is dropped; the next
+    :meth:`fence` ends a transaction that is left open.
     """
 
-    _client: Any = None
-    _is_open = False  # whether there is a transaction
-    _commit_asked = False
+    _settings: ProducerSettings
 
     def __init__(self, settings: ProducerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
+        self._stage = TransactionStage.NONE
+        self._failed: list[tuple[str, BaseException]] = []  # messages, by their topics
 
     @property
     def _producer(self) -> Any:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
+        return self._opened("producer")
 
     def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
         """Send all messages, outside transactions; connects first, if need be. Returns how many
@@ -238,7 +252,7 @@ class ProducerClient(LibraryProducer):
         the last was sent (``KafkaAway``), or if one fails; then nothing is known about any of them.
         """
         limit, count = self._settings.max_message_bytes, 0
-        self._forget()
+        self._failed = []
         try:
             for message in messages:
                 wanted = checked(message, limit)
@@ -254,20 +268,32 @@ class ProducerClient(LibraryProducer):
             self.close()
             raise
 
-    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        """Give the client messages for one topic and partition, in order; adds their receipts to
-        ``receipts``. One receipt may stand for all: it is done when the last message is
-        acknowledged; if it has failed, nothing is known of the other messages.
+    def trouble(self) -> LeaderqError | None:
+        """Return the known reason why messages are not acknowledged, if it does not pass by itself;
+        else ``None``.
         """
-        for message in messages:
-            receipts.append(self.send(message, partition))
+        return None
+
+    def _flush(self, deadline: float) -> None:
+        is_done = self._acknowledged(deadline)
+        if self._failed:
+            raise self._failure()
+        if not is_done:
+            where = f"Kafka {self._settings.address!r}"
+            raise self.trouble() or KafkaAway(f"{where} has not acknowledged all messages yet")
+
+    def _failure(self) -> LeaderqError:
+        """Return why the first message that has failed did; its place in the sequence of messages
+        is lost as well.
+        """
+        topic, error = self._failed[0]
+        return with_cause(given_up(self._translated(error, f"producing to {topic!r}")), error)
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
-        self._forget()
-        self._commit_asked = False
+        self._failed = []
         self._begin()
-        self._is_open = True
+        self._stage = TransactionStage.OPEN
 
     def commit(self, offsets: Offsets, group: Any, timeout_s: float) -> None:
         """Commit the transaction together with ``offsets`` of ``group`` (a consumer's
@@ -275,30 +301,32 @@ class ProducerClient(LibraryProducer):
         (KIP-447). With kafka-python ``group`` may be a name: then only the transactional id fences.
         """
         deadline = clock.now_s() + timeout_s
-        if not self._commit_asked:
+        if self._stage is not TransactionStage.ASKED:
             try:
                 self._flush(deadline)
             except REFUSED_MESSAGES as exc:
                 raise EffectRefused(exc) from exc
+            if group is None:  # the broker accepts these offsets from anybody, whoever holds it
+                raise MembershipLost("the consumer is not a member of its group at the moment")
             self._send_offsets(offsets, group, deadline)
-        self._commit_asked = True
+        self._stage = TransactionStage.ASKED
         try:
             self._complete(deadline)
         except (KafkaAway, KafkaFenced, BatchLost):
             raise
         except LeaderqError as exc:
             raise BatchLost(f"{exc}; whether the transaction was committed is not known") from exc
-        self._is_open = False
+        self._stage = TransactionStage.NONE
 
     def abort(self, timeout_s: float) -> None:
         """Drop the transaction, if there is one. If that fails, close the producer."""
-        if not self._is_open:
+        if self._stage is TransactionStage.NONE:
             return
-        if self._commit_asked:
+        if self._stage is TransactionStage.ASKED:
             what = "a transaction whose commit was asked for cannot be aborted"
             raise KafkaError(f"{what}; close this producer")
         self._give_up(clock.now_s() + timeout_s)
-        self._is_open = False
+        self._stage = TransactionStage.NONE
 
 
 ProducerFactory = Callable[[ProducerSettings], ProducerClient]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from surroundings import RealKafka
 
-from leaderq.errors import Deposed, KafkaFenced, UnknownTopic
+from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
 from leaderq.kafka import ConsumerClient, Partition, Record
 from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
 from leaderq.term import Reason
@@ -142,6 +142,24 @@ class ConsumerContract:
         first.close()
         second = self.join(make_consumer())
         assert (second.assigned(), second.committed(20.0)) == (second.existing(), ends)
+
+    def test_a_commit_of_nothing_is_done_and_a_consumer_that_is_closed_answers_nothing(
+        self, make_consumer, feed
+    ):
+        feed(0, 50)
+        consumer = self.join(make_consumer())
+        commit(consumer, {})
+        assert consumer.group_metadata() is not None
+        consumer.attend(0.5)  # some records may wait in the client
+        consumer.close()
+        for act in (
+            lambda: consumer.poll(0.0, 1),
+            lambda: consumer.attend(0.0),
+            lambda: consumer.committed(1.0, [Partition("t", 0)]),
+            lambda: consumer.commit({Partition("t", 0): 1}, ""),
+        ):
+            with pytest.raises(KafkaError, match="not open"):
+                act()
 
     def test_neither_reading_nor_attending_waits_for_a_commit(
         self, make_consumer, feed, kafka_broker

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import pytest
 from consumer_contract import ConsumerContract, commit
 from kafka.net.connection import KafkaConnection
 
+from leaderq.base import clock
 from leaderq.errors import KafkaFenced
+from leaderq.kafka import Record
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
 from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer, consumer_options
+from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
 from leaderq.kafka.clients.kafka_python_consumer import KafkaPythonConsumer
+from leaderq.kafka.clients.kafka_python_producer import KafkaPythonProducer
+from leaderq.kafka.clients.producer import Message, ProducerSettings
 from leaderq.kafka.topics import create_topics
 from leaderq.testing import eventually
 
@@ -31,6 +37,37 @@ def sent(monkeypatch):
 
     monkeypatch.setattr(KafkaConnection, "send_request", counted)
     return counts
+
+
+FIELDS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = [
+    (None, b"", []),
+    (b"", None, []),
+    (b"", b"", [("empty", b""), ("", b"no name"), ("empty", b"again")]),
+    (b"k", None, []),
+    (None, b"v", [("\u00e9", b"\xff\x00")]),
+]
+
+
+def test_what_is_empty_or_missing_stays_so_whatever_client_sends_and_reads(
+    kafka_broker, topic_name
+):
+    address, now_ms = kafka_broker.address, clock.now_ms()
+    create_topics(address, {topic_name: 1})
+    messages = [
+        Message(topic_name, value, key, headers, 0, now_ms) for key, value, headers in FIELDS
+    ]
+    for make in (KafkaPythonProducer, ConfluentProducer):
+        with closing(make(ProducerSettings(address))) as producer:
+            producer.send_all(messages, 30.0)
+    found: list[list[Record]] = []
+    for read_by in (KafkaPythonConsumer, ConfluentConsumer):
+        settings = ConsumerSettings(address, (topic_name,), topic_name, "m", membership=False)
+        with closing(read_by(settings)) as consumer:
+            consumer.open()
+            rows = ConsumerContract.read(ConsumerContract.join(consumer), 2 * len(FIELDS))
+            found.append([row for each in rows.values() for row in each])
+    assert found[0] == found[1]
+    assert [(row.key, row.value, list(row.headers)) for row in found[0]] == 2 * FIELDS
 
 
 class RealConsumerContract(ConsumerContract):
@@ -102,7 +139,7 @@ class TestConfluentConsumer(RealConsumerContract):
         for act in (
             lambda: first.poll(0.0, 10),
             lambda: first.attend(0.1),
-            lambda: commit(first, {}),
+            lambda: commit(first, dict.fromkeys(first.existing(), 0)),
         ):
             with pytest.raises(KafkaFenced):
                 act()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from mute import TOLD, Mute
 
-from leaderq.base import clock
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -74,38 +73,6 @@ class TestCallableSink:
             outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
             assert list(outcome.again) == [0]
             assert isinstance(outcome.error, SinkBroken)
-
-
-class TestKafkaSink:
-    def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_what_it_had(self):
-        from confluent_kafka import KafkaError, KafkaException
-
-        from leaderq.kafka.clients.confluent_producer import ConfluentProducer
-        from leaderq.kafka.sink import KafkaSink
-
-        given: list[list[bytes]] = []
-
-        class Silent(ConfluentProducer):
-            def open(self, timeout_s: float | None = None) -> None:
-                self._counts["t"] = (1, clock.now_s())
-                given.append([])
-
-            def _give(self, messages: Any, *_: Any) -> None:
-                given[-1].extend(message.value for message in messages)
-                if messages[-1].value == b"bad":
-                    raise KafkaException(KafkaError(KafkaError._FATAL, "over"))
-
-            def wait(self, receipt: Any, until_s: float) -> None:
-                raise AssertionError("nobody is waited for")
-
-        sink = KafkaSink("nowhere:1", "t", client="confluent")
-        sink._make = Silent
-        first, second = sink.hand_over([b"bad"], 60.0), sink.hand_over([b"behind"], 60.0)
-        for outcome in (first(), second()):
-            assert (outcome.refused, list(outcome.again)) == ({}, [0])
-            assert isinstance(outcome.error, SinkAway)
-        sink.hand_over([b"behind"], 60.0)
-        assert given == [[b"bad", b"behind"], [b"behind"]]
 
 
 class TestQueueSink:

@@ -12,11 +12,11 @@ thaws, a broker that is *down* never does, and a coordinator may let a member wa
 A partition is led by one broker. If that broker is down, or frozen for long, the next replica leads
 after a while, under the next epoch; without another replica the partition waits for its leader.
 Coordinators of groups and of transactional ids are the leaders of partitions of their own, and move
-in the same way. What was acknowledged is never lost, unless :meth:`BrokerCluster.cut_off` says so
-(an unclean election).
+in the same way. What was acknowledged is never lost.
 
-Not simulated: disks, ISR and ``min.insync.replicas``, quotas, access control, compaction, the
-protocol of KIP-848, and clients' stale metadata: clients know each leader when it is elected.
+Not simulated: disks, unclean elections, retention, ISR and ``min.insync.replicas``, quotas, access
+control, compaction, the protocol of KIP-848, and clients' stale metadata: clients know each leader
+when it is elected.
 """
 
 from __future__ import annotations
@@ -40,27 +40,44 @@ from leaderq.testing.simulation.kafka.partition_log import FetchedPart, Partitio
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity, TransactionCoordinator
 
 _COORDINATORS = "__coordinators"
+_COORDINATOR_PARTITIONS = 4
+_REPLICATION = 3
+_MAX_MESSAGE_BYTES = 1_048_588  # of a topic that does not set it
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """How large a cluster is, and how fast; times are in seconds.
 
-    ``marker_s``: the time from the decision to end a transaction until its markers are written.
     ``failover_s``: the time from a broker's end until others lead in its place.
     ``broker_session_s``: the time that is added if the broker is only frozen.
     ``initial_rebalance_delay_s``: how long an empty group waits for more members.
-    ``max_message_bytes``: for topics that do not set it.
     """
 
     brokers: int = 1
-    replication: int = 3
-    marker_s: float = 0.002
     failover_s: float = 0.5
     broker_session_s: float = 9.0
     initial_rebalance_delay_s: float = 3.0
-    coordinator_partitions: int = 4
-    max_message_bytes: int = 1_048_588
+
+
+class Passage(NamedTuple):
+    """The times of one request's way to a broker, and of its answer's way back; in seconds.
+
+    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: the request is carried
+    out, and its sender does not hear of it. ``breaks_s``: if the request or answer is lost, when
+    its sender notices that its connection is broken; infinite: when its request time-out is over.
+    """
+
+    there_s: float = 0.0
+    back_s: float = 0.0
+    breaks_s: float = inf
+
+    @property
+    def is_lost(self) -> bool:
+        return self.there_s == inf or self.back_s == inf
+
+
+AT_ONCE = Passage()
 
 
 class BrokerState(Enum):
@@ -72,36 +89,56 @@ class BrokerState(Enum):
 
 
 class BrokerRequest:
-    """A request on its way, at a broker, or answered."""
+    """A request on its way, at a broker, or answered; ``back_s`` and ``breaks_s`` as in
+    :meth:`BrokerCluster.send`.
+    """
 
     __slots__ = (
-        "answer",
         "arrives_s",
         "back_s",
+        "breaks_at_s",
         "broker",
         "done_s",
-        "error",
         "is_done",
+        "result",
+        "sent_s",
         "waits",
         "work",
     )
 
     def __init__(
-        self,
-        broker: int,
-        work: Callable[[BrokerRequest], Any],
-        arrives_s: float,
-        back_s: float,
+        self, broker: int, work: Callable[[BrokerRequest], Any], sent_s: float, way: Passage
     ) -> None:
-        self.broker = broker
-        self.work = work
-        self.arrives_s = arrives_s
-        self.back_s = back_s
+        self.broker, self.work, self.sent_s = broker, work, sent_s
+        self.arrives_s, self.back_s = sent_s + way.there_s, way.back_s
+        self.breaks_at_s = sent_s + way.breaks_s if way.is_lost else inf
         self.is_done = False
         self.waits = False  # at the broker, for something else to happen
         self.done_s = inf
-        self.answer: Any = None
-        self.error: RefusedByBroker | None = None
+        self.result: Any = None  # the broker's answer, or its refusal
+
+    # ---- as the sender sees it
+
+    @property
+    def heard_s(self) -> float:
+        """When the sender hears of the answer, by the cluster's clock; ``inf`` if that is not
+        known.
+        """
+        return min(self.done_s + self.back_s, self.breaks_at_s)
+
+    @property
+    def due_s(self) -> float:
+        """When there is news of the request next; ``inf`` if that is not known."""
+        if self.is_done or self.waits:
+            return self.heard_s
+        return min(self.arrives_s, self.breaks_at_s)
+
+    @property
+    def error(self) -> RefusedByBroker | None:
+        """Why there is no answer, once the sender has heard; ``None`` if there is one."""
+        if not self.is_done or self.back_s == inf:
+            return RefusedByBroker(ErrorCode.CONNECTION_BROKEN)
+        return self.result if isinstance(self.result, RefusedByBroker) else None
 
 
 WAITS = object()
@@ -167,8 +204,8 @@ class BrokerCluster:
         self._topics: dict[str, _SimulatedTopic] = {}
         self._groups: dict[str, ConsumerGroup] = {}
         self._topics_made = 0
-        self._transactions = TransactionCoordinator(self, settings.marker_s, self._write_markers)
-        self._coordinators = self._made_places(_COORDINATORS, settings.coordinator_partitions, 3)
+        self._transactions = TransactionCoordinator(self, self._write_markers)
+        self._coordinators = self._made_places(_COORDINATORS, _COORDINATOR_PARTITIONS)
 
     # ---- time ------------------------------------------------------------------------------------
 
@@ -197,20 +234,13 @@ class BrokerCluster:
     # ---- requests --------------------------------------------------------------------------------
 
     def send(
-        self,
-        broker: int,
-        work: Callable[[BrokerRequest], Any],
-        there_s: float = 0.0,
-        back_s: float = 0.0,
+        self, broker: int, work: Callable[[BrokerRequest], Any], way: Passage
     ) -> BrokerRequest:
-        """Send a request. It arrives after ``there_s`` (``inf``: never), and its answer takes
-        ``back_s`` (``inf``: it is lost). ``work`` returns the answer, raises a refusal, or returns
-        WAITS.
-        """
-        request = BrokerRequest(broker, work, self.time_s + there_s, back_s)
-        if there_s <= 0:
+        """Send a request. ``work`` returns the answer, raises a refusal, or returns WAITS."""
+        request = BrokerRequest(broker, work, self.time_s, way)
+        if way.there_s <= 0:
             self._arrive(request)
-        elif there_s < inf:
+        elif way.there_s < inf:
             self.at(request.arrives_s, lambda: self._arrive(request))
         return request
 
@@ -235,14 +265,8 @@ class BrokerCluster:
         """Answer a request, unless it was answered before."""
         if request.is_done:
             return
-        if isinstance(answer, ErrorCode):
-            answer = RefusedByBroker(answer)
-        if isinstance(answer, RefusedByBroker):
-            request.error = answer
-        else:
-            request.answer = answer
-        request.is_done = True
-        request.done_s = self.time_s
+        request.result = RefusedByBroker(answer) if isinstance(answer, ErrorCode) else answer
+        request.is_done, request.done_s = True, self.time_s
         self.late_answers += request.waits
 
     # ---- brokers ---------------------------------------------------------------------------------
@@ -352,7 +376,7 @@ class BrokerCluster:
         if topic in self._topics:
             raise RefusedByBroker(ErrorCode.TOPIC_ALREADY_EXISTS, topic)
         self._topics_made += 1
-        places = self._made_places(topic, partitions, self.settings.replication)
+        places = self._made_places(topic, partitions)
         identity = f"id-{self._topics_made}"
         self._topics[topic] = _SimulatedTopic(identity, places, dict(configs or {}))
         self.log_changes += 1
@@ -360,8 +384,7 @@ class BrokerCluster:
     def add_partitions(self, topic: str, count: int) -> None:
         """Let the topic have ``count`` partitions."""
         places = self._known_topic(topic).places
-        replication = self.settings.replication
-        places += self._made_places(topic, count - len(places), replication, first=len(places))
+        places += self._made_places(topic, count - len(places), first=len(places))
         self.log_changes += 1
 
     def delete_topic(self, topic: str) -> None:
@@ -373,17 +396,6 @@ class BrokerCluster:
         self._transactions.forget_topic(topic)
         self.log_changes += 1
 
-    def cut_off(self, where: Partition, end: int) -> None:
-        """Let an unclean election happen: the new leader's log ends at ``end``."""
-        place = self._led(where)
-        place.log.cut_off(end)
-        place.log.epoch += 1
-        self.log_changes += 1
-
-    def delete_records(self, where: Partition, before: int) -> None:
-        self._led(where).log.delete_before(before)
-        self.log_changes += 1
-
     def topics(self) -> dict[str, TopicFacts]:
         """All topics, in the order in which they were made."""
         return {name: TopicFacts(each.id, len(each.places)) for name, each in self._topics.items()}
@@ -392,13 +404,11 @@ class BrokerCluster:
         """The log of a partition, for judges and scenarios."""
         return self._led(where).log
 
-    def _made_places(
-        self, topic: str, partitions: int, replication: int, first: int = 0
-    ) -> list[_Place]:
+    def _made_places(self, topic: str, partitions: int, first: int = 0) -> list[_Place]:
         count = len(self._brokers)
         places = []
         for number in range(first, first + partitions):
-            replicas = tuple((number + more) % count for more in range(min(replication, count)))
+            replicas = tuple((number + more) % count for more in range(min(_REPLICATION, count)))
             up = [each for each in replicas if self._brokers[each].state is BrokerState.UP]
             places.append(_Place(PartitionLog(topic, number), replicas, up[0] if up else None))
         return places
@@ -430,35 +440,26 @@ class BrokerCluster:
         return place.log
 
     def fetch(
-        self, broker: int, wanted: Mapping[Partition, tuple[int, int]], most: int
+        self, broker: int, wanted: Mapping[Partition, int], most: int
     ) -> tuple[int, dict[Partition, FetchedPart | ErrorCode]]:
-        """Return committed records, beginning at each offset (``(offset, epoch of the record
-        before)``), and how many changes the cluster had made by then. If a partition's log was cut
-        off before its offset, ``next_offset`` in the answer is where it was cut.
+        """Return committed records, beginning at each offset, and how many changes the cluster had
+        made by then.
         """
         found: dict[Partition, FetchedPart | ErrorCode] = {}
-        for where, (offset, epoch) in wanted.items():
+        for where, offset in wanted.items():
             try:
-                log = self._log_at(broker, where)
-                if epoch >= 0 and log.has_diverged(offset, epoch):
-                    found[where] = FetchedPart([], log.end_of_epoch(epoch), -1)
-                else:
-                    part = log.read(offset, most, after_epoch=epoch)
-                    if part.next_offset > offset:
-                        found[where] = part
+                part = self._log_at(broker, where).read(offset, most)
             except RefusedByBroker as exc:
                 found[where] = exc.code
+            else:
+                if part.next_offset > offset:
+                    found[where] = part
         return self.log_changes, found
 
-    def bounds(
-        self, broker: int, asked: Iterable[Partition]
-    ) -> dict[Partition, tuple[int, int, int]]:
-        """The first offset, the last stable offset and the end of each partition."""
-        found = {}
-        for where in asked:
-            log = self._log_at(broker, where)
-            found[where] = (log.start, log.stable_end, log.end)
-        return found
+    def ends(self, broker: int, asked: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """The last stable offset and the end of each partition."""
+        logs = {where: self._log_at(broker, where) for where in asked}
+        return {where: (log.stable_end, log.end) for where, log in logs.items()}
 
     # ---- what brokers are asked: groups ----------------------------------------------------------
 
@@ -528,18 +529,13 @@ class BrokerCluster:
         self._require_coordinator(broker, who.name)
         self._transactions.end(who, is_committed=is_committed)
 
-    @property
-    def transactions(self) -> TransactionCoordinator:
-        """For judges and scenarios."""
-        return self._transactions
-
     def _require_coordinator(self, broker: int, name: str | None) -> None:
         if name is not None and self.coordinator_of(name) != broker:
             raise RefusedByBroker(ErrorCode.COORDINATOR_NOT_AVAILABLE, name)
 
     def _limit_of(self, topic: str) -> int:
         told = self._known_topic(topic).configs.get("max.message.bytes")
-        return self.settings.max_message_bytes if told is None else int(told)
+        return _MAX_MESSAGE_BYTES if told is None else int(told)
 
     def _write_markers(
         self,

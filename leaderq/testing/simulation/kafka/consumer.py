@@ -27,7 +27,6 @@ from leaderq.kafka.clients.consumer import (
     ConsumerSettings,
     Failure,
     KafkaAway,
-    LogTruncated,
     MembershipLost,
     Offsets,
 )
@@ -44,7 +43,7 @@ from leaderq.testing.simulation.kafka.consumer_group import (
     StoredOffset,
 )
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode
-from leaderq.testing.simulation.kafka.network import BrokerLink, SentRequest, SimulatedKafka
+from leaderq.testing.simulation.kafka.network import BrokerLink, SimulatedKafka
 
 log = logging.getLogger(__name__)
 
@@ -97,17 +96,17 @@ class SimulatedConsumer(ConsumerClient):
         self._kafka = kafka
         self._topics: dict[str, TopicFacts] = {}
         self._known_s = 0.0
-        self._asking: SentRequest | None = None
+        self._asking: BrokerRequest | None = None
         self._member = self._unknown_member()
         self._needs_join = settings.membership
-        self._joining: SentRequest | None = None
-        self._syncing: SentRequest | None = None
+        self._joining: BrokerRequest | None = None
+        self._syncing: BrokerRequest | None = None
         self._joined: GroupMembership | None = None
-        self._beating: SentRequest | None = None
+        self._beating: BrokerRequest | None = None
         self._beat_s = 0.0
         self._is_told_to_stop_beating = False
         self._held: dict[Partition, _Reading | None] = {}
-        self._fetches: dict[int, tuple[SentRequest, list[_Asked]]] = {}
+        self._fetches: dict[int, tuple[BrokerRequest, list[_Asked]]] = {}
         self._log_ends: dict[Partition, int] = {}
 
     def _unknown_member(self, member_id: str = "") -> GroupMembership:
@@ -117,18 +116,12 @@ class SimulatedConsumer(ConsumerClient):
 
     # ---- connecting ------------------------------------------------------------------------------
 
-    def _connect(self, until_s: float) -> None:
-        settings, pattern = self._settings, self._pattern
+    def _find_topics(self, until_s: float) -> None:
+        settings = self._settings
         link = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
         link.require_address(settings.address, until_s - clock.now_s())
         self._client = link
         self._learn(self._ask_any("connecting", lambda _: link.cluster.topics(), until_s))
-        missing = [topic for topic in self._names if topic not in self._topics]
-        if pattern is not None and not self._names:
-            raise pattern.unmatched(settings.address)
-        if missing:
-            raise self._no_topics(missing)
-        self.refresh(max(0.1, until_s - clock.now_s()))
 
     @property
     def _link(self) -> BrokerLink:
@@ -161,7 +154,7 @@ class SimulatedConsumer(ConsumerClient):
             if not link.is_answered(self._asking):
                 return
             if self._asking.error is None:
-                self._learn(self._asking.answer)
+                self._learn(self._asking.result)
             self._asking = None
         if clock.now_s() > self._known_s + self.metadata_s:
             broker = link.any_broker()
@@ -185,12 +178,12 @@ class SimulatedConsumer(ConsumerClient):
 
     def _join(self, timeout_s: float) -> bool:
         self.attend(timeout_s)
-        return self._joins > 0 and not self._needs_join and not self.is_joining
+        return self.joins > 0 and not self._needs_join and not self.is_joining
 
     def _hold(self, partitions: Iterable[Partition]) -> None:
         self._held = dict.fromkeys(sorted(partitions))
         self._fetches.clear()
-        self._joins += 1
+        self.joins += 1
 
     @property
     def is_joining(self) -> bool:
@@ -233,7 +226,7 @@ class SimulatedConsumer(ConsumerClient):
         if sent.error is not None:
             self._join_failed(sent.error.code)
             return sent.error.code in _LOST
-        answer: JoinAnswer = sent.answer
+        answer: JoinAnswer = sent.result
         self._joined = answer.membership
         self._send_sync(answer)
         return True
@@ -273,7 +266,7 @@ class SimulatedConsumer(ConsumerClient):
             self._member = self._joined
         self._beat_s = clock.now_s()
         self._is_told_to_stop_beating = False
-        self._hold(sent.answer)
+        self._hold(sent.result)
         return True
 
     def _join_failed(self, code: ErrorCode) -> None:
@@ -325,8 +318,8 @@ class SimulatedConsumer(ConsumerClient):
     def assigned(self) -> frozenset[Partition]:
         return frozenset(self._held)
 
-    def group_metadata(self) -> GroupMembership:
-        return self._member
+    def group_metadata(self) -> GroupMembership | None:
+        return self._member if self._member.generation_id >= 0 else None
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -370,10 +363,7 @@ class SimulatedConsumer(ConsumerClient):
             elif leader not in self._fetches:
                 wanted.setdefault(leader, {})[where] = reading
         for leader, readings in wanted.items():
-            asked = {
-                where: (int(each.position), epoch_of(each.position))
-                for where, each in readings.items()
-            }
+            asked = {where: int(each.position) for where, each in readings.items()}
             work = partial(_fetch, cluster, leader, asked)
             which = [_Asked(where, each, each.position) for where, each in readings.items()]
             self._fetches[leader] = self._link.send(leader, work), which
@@ -388,7 +378,7 @@ class SimulatedConsumer(ConsumerClient):
             del self._fetches[leader]
             if is_late or sent.error is not None:
                 continue  # asked again
-            seen, found = sent.answer
+            seen, found = sent.result
             for where, reading, position in asked:
                 # else it was sought meanwhile, or its next leader has answered before
                 is_wanted = not reading.fetched and reading.position == position
@@ -403,8 +393,6 @@ class SimulatedConsumer(ConsumerClient):
                 told = f"{self._link.told('reading')}: {where}@{reading.position}"
                 raise Failure.GONE.error(told)
             return
-        if part.next_offset < reading.position:
-            raise LogTruncated.at(f"{self._link.told('reading')}: {where}", [where])
         reading.fetched, reading.taken = part.records, 0
         reading.behind = Offset(part.next_offset, part.epoch)
         if not part.records:
@@ -438,52 +426,54 @@ class SimulatedConsumer(ConsumerClient):
 
     # ---- offsets ---------------------------------------------------------------------------------
 
-    def committed(self, timeout_s: float, of: Collection[Partition] = ()) -> dict[Partition, int]:
-        wanted = sorted(of or self._held or self._partitions())
+    def _stored(
+        self, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, tuple[Offset, str]]:
+        wanted = sorted(partitions)
         cluster, name = self._link.cluster, self._settings.group
         stored = self._ask_group(
             "reading committed offsets",
             lambda broker: cluster.group_at(broker, name).fetch(wanted),
             timeout_s,
         )
-        return {where: Offset(each.offset, each.epoch) for where, each in stored.items()}
+        return {
+            where: (Offset(each.offset, each.epoch), each.note) for where, each in stored.items()
+        }
 
-    def commit(self, offsets: Offsets, note: str) -> CommitFuture:
+    def _begin_commit(self, offsets: Offsets, note: str) -> CommitFuture:
         stored = {where: StoredOffset(int(at), epoch_of(at), note) for where, at in offsets.items()}
         return _SimulatedCommit(self, self._link, stored)
 
     def start_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        return {where: start for where, (start, _, _) in self._bounds(timeout_s).items()}
+        return dict.fromkeys(self._asked_for_ends(timeout_s), 0)
 
     def end_offsets(self, timeout_s: float) -> dict[Partition, int]:
-        bounds = self._bounds(timeout_s)
+        ends = self._asked_for_ends(timeout_s)
         # a real client is told both in the answers to its fetches, which it sends all the time
-        self._log_ends = {where: end for where, (_, _, end) in bounds.items()}
-        return {where: stable for where, (_, stable, _) in bounds.items()}
+        self._log_ends = {where: end for where, (_, end) in ends.items()}
+        return {where: stable for where, (stable, _) in ends.items()}
 
     def log_ends(self) -> dict[Partition, int]:
         return {where: end for where, end in self._log_ends.items() if where in self._held}
 
-    def _bounds(self, timeout_s: float) -> dict[Partition, tuple[int, int, int]]:
-        """Ask for the bounds of all partitions, with one request to each broker that leads any."""
+    def _asked_for_ends(self, timeout_s: float) -> dict[Partition, tuple[int, int]]:
+        """Ask for the ends of all partitions, with one request to each broker that leads any."""
         cluster, left = self._link.cluster, self._partitions()
-        found: dict[Partition, tuple[int, int, int]] = {}
+        found: dict[Partition, tuple[int, int]] = {}
         until_s = clock.now_s() + timeout_s
         while left:
-            first = left[0]
 
-            def bounds(broker: int, asked: list[Partition] = left) -> Any:
+            def ends(broker: int, asked: list[Partition] = left) -> Any:
                 led = [where for where in asked if cluster.leader_of(where) == broker]
-                return cluster.bounds(broker, led or asked)
+                return cluster.ends(broker, led or asked)
 
-            find = partial(self._link.leader_of, first)
-            found |= self._link.ask("asking for offsets", find, bounds, until_s)
+            find = partial(self._link.leader_of, left[0])
+            found |= self._link.ask("asking for offsets", find, ends, until_s)
             left = [where for where in left if where not in found]
         return found
 
-    # ---- the end ---------------------------------------------------------------------------------
-
-    def _let_go(self, client: Any) -> None: ...
+    def _let_go(self) -> None:
+        self._held = {}
 
 
 def _is_to_fetch(looked: int, reading: _Reading | None) -> bool:
@@ -533,13 +523,13 @@ class _SimulatedCommit:
     ) -> None:
         self._consumer = consumer
         self._link = link
-        self._who = consumer.group_metadata()
+        self._who = consumer._member
         self._offsets = offsets
         self._give_up_s = clock.now_s() + _COMMIT_S
         self._pause_s = _PAUSE_S
         self._is_done = False
         self._error: KafkaError | None = None
-        self._sent: SentRequest | None = None
+        self._sent: BrokerRequest | None = None
         membership = consumer._settings.membership
         if membership and (self._who.generation_id < 0 or consumer.is_joining):
             what = f"{link.told('committing')}: this consumer is not a member at the moment"
@@ -573,7 +563,7 @@ class _SimulatedCommit:
             raise self._error
         return True
 
-    def _hear(self, sent: SentRequest) -> None:
+    def _hear(self, sent: BrokerRequest) -> None:
         self._sent = None
         if sent.error is None:
             self._is_done = True

@@ -105,7 +105,6 @@ class ConsumerGroup:
         self.name = name
         self.state = GroupState.EMPTY
         self.generation = 0
-        self.changes = 0
         self.offsets: dict[Partition, StoredOffset] = {}
         self.pending: dict[int, dict[Partition, StoredOffset]] = {}
         self._timers = timers
@@ -178,14 +177,12 @@ class ConsumerGroup:
                 self._leader = member_id
         if name is not None:
             self._instances[name] = member_id
-        self.changes += 1
         return member, former_id is not None
 
     def _prepare(self) -> None:
         """Begin a rebalance."""
         was_empty = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING
-        self.changes += 1
         self._round += 1
         for member in self._members.values():
             self._sync_answered(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -219,7 +216,6 @@ class ConsumerGroup:
         if not joined or (len(joined) < len(members) and not is_late):
             return
         self.generation += 1
-        self.changes += 1
         self.state = GroupState.COMPLETING
         if self._leader not in {each.id for each in joined}:
             self._leader = joined[0].id
@@ -249,7 +245,6 @@ class ConsumerGroup:
         member.syncing = reply
         if member.id == self._leader and assignments is not None:
             self.state = GroupState.STABLE
-            self.changes += 1
             for each in self._members.values():
                 each.assignment = assignments.get(each.id, ())
                 self._sync_answered(each, each.assignment)
@@ -269,24 +264,6 @@ class ConsumerGroup:
         self._keep_alive(member)
         if self.state is GroupState.PREPARING:
             raise RefusedByBroker(ErrorCode.REBALANCE_IN_PROGRESS)
-
-    def remove(self, instances: Iterable[str]) -> None:
-        """Remove static members by name, as an administrator does."""
-        for name in instances:
-            member_id = self._instances.get(name)
-            if member_id is not None:
-                self._remove(self._members[member_id])
-
-    @property
-    def instances(self) -> tuple[str, ...]:
-        """The names of static members, including those that are gone and whose sessions have not
-        timed out.
-        """
-        return tuple(self._instances)
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        return tuple(self._members)
 
     def coordinator_moved(self) -> None:
         """Note that another broker has loaded the group: requests that waited are lost, and
@@ -331,7 +308,6 @@ class ConsumerGroup:
             if reply is not None:
                 reply(ErrorCode.UNKNOWN_MEMBER_ID)
         member.joining = member.syncing = None
-        self.changes += 1
 
     # ---- who asks --------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from leaderq.kafka import assembly
 from leaderq.kafka.clients import transport
 from leaderq.kafka.consuming import consumer_thread
 from leaderq.kafka.groups import GroupView
-from leaderq.testing.simulation.kafka.cluster import BrokerState, ClusterSettings
+from leaderq.testing.simulation.kafka.cluster import BrokerState, ClusterSettings, Passage
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
-from leaderq.testing.simulation.kafka.network import Passage, SimulatedKafka
+from leaderq.testing.simulation.kafka.network import SimulatedKafka
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 from leaderq.testing.simulation.scheduler import World
 

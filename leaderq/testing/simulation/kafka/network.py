@@ -11,38 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from leaderq.base import clock
 from leaderq.kafka.clients.consumer import KafkaAway
 from leaderq.kafka.record import Partition
 from leaderq.testing.simulation.kafka.cluster import (
+    AT_ONCE,
     BrokerCluster,
     BrokerRequest,
     BrokerState,
     ClusterSettings,
+    Passage,
 )
-from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
+from leaderq.testing.simulation.kafka.error_codes import ErrorCode
 from leaderq.threads import primitives
 
 _LEAST_WAIT_S = 1e-6
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
-
-
-class Passage(NamedTuple):
-    """The times of one request's way to a broker, and of its answer's way back; in seconds.
-
-    ``there_s`` infinite: the request never arrives. ``back_s`` infinite: the request is carried
-    out, and its sender does not hear of it. ``breaks_s``: if the request or answer is lost, when
-    its sender notices that its connection is broken; infinite: when its request time-out is over.
-    """
-
-    there_s: float = 0.0
-    back_s: float = 0.0
-    breaks_s: float = inf
-
-
-AT_ONCE = Passage()
 
 
 class KafkaNetwork(Protocol):
@@ -52,18 +38,12 @@ class KafkaNetwork(Protocol):
         """Return the passage of one request; called by the process that sends it. May sleep."""
 
 
-class PromptNetwork:
-    """Everything arrives at once."""
-
-    def request(self, client: str, broker: int) -> Passage:
-        return AT_ONCE
-
-
 class SimulatedKafka:
     """A cluster, the network in front of it, and the clients that wait for it to change.
 
     ``lock`` is needed only if clients run on several real threads: give a ``threading.Lock``.
-    ``now`` is the cluster's own time; by default, this process's clock.
+    ``now`` is the cluster's own time; by default, this process's clock. Without a ``network``
+    everything arrives at once.
     """
 
     def __init__(
@@ -76,8 +56,8 @@ class SimulatedKafka:
         address: str = "simulated-kafka:9092",
     ) -> None:
         self.address = address
-        self.network: KafkaNetwork = network or PromptNetwork()
-        self.cluster = BrokerCluster(now or _now_s, settings or ClusterSettings())
+        self.network = network
+        self.cluster = BrokerCluster(now or (lambda: clock.now_s()), settings)
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
         self._waiting: dict[int, Any] = {}
         self._tickets = 0
@@ -121,10 +101,6 @@ class SimulatedKafka:
                 del self._waiting[ticket]
 
 
-def _now_s() -> float:
-    return clock.now_s()
-
-
 class BrokerLink:
     """One client's connections to all brokers. For one thread at a time."""
 
@@ -136,16 +112,16 @@ class BrokerLink:
         self._event: Any = None
         self._first_broker = sum(client.encode())
 
-    def send(self, broker: int, work: Callable[[BrokerRequest], Any]) -> SentRequest:
+    def send(self, broker: int, work: Callable[[BrokerRequest], Any]) -> BrokerRequest:
         """Send, and do not wait."""
-        there_s, back_s, breaks_s = self.kafka.network.request(self._client, broker)
+        network = self.kafka.network
+        way = AT_ONCE if network is None else network.request(self._client, broker)
+        way = way._replace(breaks_s=min(way.breaks_s, self._request_timeout_s))
         with self.kafka.lock:
-            sent_s = self.cluster.advance()
-            request = self.cluster.send(broker, work, there_s, back_s)
+            self.cluster.advance()
+            request = self.cluster.send(broker, work, way)
             self.kafka.wake_if_changed()
-        is_lost = there_s == inf or back_s == inf
-        breaks_s = min(breaks_s, self._request_timeout_s)  # no client waits longer
-        return SentRequest(request, sent_s, sent_s + breaks_s if is_lost else inf)
+        return request
 
     def look(self) -> None:
         """Let everything happen that is due, before the cluster is asked who leads what."""
@@ -163,23 +139,23 @@ class BrokerLink:
         self.look()
         return self.cluster.leader_of(where)
 
-    def is_late(self, sent: SentRequest) -> bool:
+    def is_late(self, sent: BrokerRequest) -> bool:
         """Whether the request was not answered within its time-out."""
         self.look()
         now_s = self.cluster.time_s
         return sent.heard_s > now_s >= sent.sent_s + self._request_timeout_s
 
-    def late_in_s(self, sent: Iterable[SentRequest]) -> float:
+    def late_in_s(self, sent: Iterable[BrokerRequest]) -> float:
         """In how many seconds the first of these requests is late."""
         first_s = min((each.sent_s for each in sent), default=inf)
         return max(_LEAST_WAIT_S, first_s + self._request_timeout_s - self.cluster.time_s)
 
-    def is_answered(self, sent: SentRequest) -> bool:
+    def is_answered(self, sent: BrokerRequest) -> bool:
         """Whether the answer has arrived, or the connection is known to be broken."""
         self.look()
         return sent.heard_s <= self.cluster.time_s
 
-    def wait(self, sent: Iterable[SentRequest], until_s: float) -> bool:
+    def wait(self, sent: Iterable[BrokerRequest], until_s: float) -> bool:
         """Wait until one of these requests is answered; return whether one is by ``until_s`` of
         this process's clock.
         """
@@ -193,7 +169,7 @@ class BrokerLink:
             if left_s <= 0:
                 return False
             due_s = min((each.due_s for each in requests), default=inf) - self.cluster.time_s
-            if due_s == inf and any(each.waits for each in requests):
+            if due_s == inf and any(each.waits and not each.is_done for each in requests):
                 self.await_change(lambda: any(each.is_done for each in requests), left_s)
             else:
                 clock.sleep(max(_LEAST_WAIT_S, min(left_s, due_s)))
@@ -242,7 +218,7 @@ class BrokerLink:
                         continue
                     raise KafkaAway(f"{self.told(doing)}: no answer")
                 if sent.error is None:
-                    return sent.answer
+                    return sent.result
                 code, what = sent.error.code, str(sent.error)
             if not code.is_retriable:
                 raise code.failure.error(f"{self.told(doing)}: {what}")
@@ -253,54 +229,3 @@ class BrokerLink:
 
     def told(self, doing: str) -> str:
         return f"{doing} at Kafka {self.kafka.address!r}"
-
-
-class SentRequest:
-    """A request, as its sender sees it."""
-
-    __slots__ = ("_breaks_at_s", "_request", "sent_s")
-
-    def __init__(self, request: BrokerRequest, sent_s: float, breaks_at_s: float) -> None:
-        self._request = request
-        self.sent_s = sent_s
-        self._breaks_at_s = breaks_at_s
-
-    @property
-    def heard_s(self) -> float:
-        """When the sender hears of the answer, by the cluster's clock; ``inf`` if that is not
-        known.
-        """
-        request = self._request
-        answered_s = request.done_s + request.back_s if request.is_done else inf
-        return min(answered_s, self._breaks_at_s)
-
-    @property
-    def due_s(self) -> float:
-        """When there is news of the request next; ``inf`` if that is not known."""
-        request = self._request
-        if request.is_done or request.waits:
-            return self.heard_s
-        return min(max(request.arrives_s, 0.0), self._breaks_at_s)
-
-    @property
-    def waits(self) -> bool:
-        return self._request.waits and not self._request.is_done
-
-    @property
-    def is_done(self) -> bool:
-        return self._request.is_done
-
-    @property
-    def _is_lost(self) -> bool:
-        return not self._request.is_done or self._request.back_s == inf
-
-    @property
-    def error(self) -> RefusedByBroker | None:
-        """The broker's refusal, once the request is answered; ``None`` if it was not refused."""
-        if self._is_lost:
-            return RefusedByBroker(ErrorCode.CONNECTION_BROKEN)
-        return self._request.error
-
-    @property
-    def answer(self) -> Any:
-        return self._request.answer

@@ -1,7 +1,7 @@
 """The log of one simulated partition: records, transaction markers, leader epochs, and what readers
 with ``read_committed`` may see of it (pure).
 
-``start`` <= ``stable_end`` <= ``end``. The last stable offset is the first offset of the oldest
+``stable_end`` <= ``end``. The last stable offset is the first offset of the oldest
 open transaction; without one, it is the end. A marker takes one offset. Readers never get markers,
 nor records of an aborted transaction. ``end`` is also the high watermark: all replicas are in sync.
 """
@@ -49,27 +49,11 @@ class _Sequence(NamedTuple):
 
 
 class PartitionLog:
-    """Append, read, cut off, delete. Not thread-safe."""
-
-    __slots__ = (
-        "_epochs",
-        "_first",
-        "_hidden",
-        "_open",
-        "_owners",
-        "_rows",
-        "_sequences",
-        "epoch",
-        "number",
-        "start",
-        "topic",
-    )
+    """Append and read. Not thread-safe."""
 
     def __init__(self, topic: str, number: int) -> None:
         self.topic, self.number = topic, number
-        self.start = 0
         self.epoch = 0
-        self._first = 0  # the offset of _rows[0]
         self._rows: list[Record | None] = []  # None: a marker
         self._owners: list[int] = []
         self._hidden: set[int] = set()
@@ -82,16 +66,12 @@ class PartitionLog:
     @property
     def end(self) -> int:
         """The offset of the next entry."""
-        return self._first + len(self._rows)
+        return len(self._rows)
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: no record of an open transaction is before it."""
         return min(self._open.values(), default=self.end)
-
-    def end_of_epoch(self, epoch: int) -> int:
-        """The offset at which the records of leaders up to ``epoch`` end (KIP-320)."""
-        return next((begin for each, begin in self._epochs if each > epoch), self.end)
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the leader that wrote the entry at ``offset``; -1 before the first."""
@@ -140,10 +120,8 @@ class PartitionLog:
         """Write the marker that ends a transaction, and refuse earlier epochs from now on."""
         begin = self._open.pop(producer_id, None)
         if begin is not None and not is_committed:
-            owners, first = self._owners, self._first
-            self._hidden.update(
-                offset for offset in range(begin, self.end) if owners[offset - first] == producer_id
-            )
+            owners = self._owners
+            self._hidden.update(at for at in range(begin, self.end) if owners[at] == producer_id)
         known = self._sequences.get(producer_id)
         if known is None or known.epoch < epoch:
             self._sequences[producer_id] = _Sequence(epoch, 0, -1, -1)
@@ -155,47 +133,23 @@ class PartitionLog:
         if not self._epochs or self._epochs[-1][0] != self.epoch:
             self._epochs.append((self.epoch, offset))
 
-    def cut_off(self, end: int) -> None:
-        """Lose every entry from ``end`` on, because a leader was elected that did not have them."""
-        keep = max(0, end - self._first)
-        del self._rows[keep:], self._owners[keep:]
-        self._hidden = {offset for offset in self._hidden if offset < end}
-        self._open = {each: begin for each, begin in self._open.items() if begin < end}
-        self._epochs = [(each, begin) for each, begin in self._epochs if begin < end]
-
-    def delete_before(self, offset: int) -> None:
-        """Lose every entry before ``offset``, because its retention time is over."""
-        gone = min(offset, self.end) - self._first
-        if gone > 0:
-            del self._rows[:gone], self._owners[:gone]
-            self._first += gone
-            self.start = self._first
-            self._hidden = {each for each in self._hidden if each >= self._first}
-
     # ---- reading ---------------------------------------------------------------------------------
 
-    def read(
-        self, offset: int, most: int, *, after_epoch: int = -1, is_stable: bool = True
-    ) -> FetchedPart:
+    def read(self, offset: int, most: int) -> FetchedPart:
         """Return at most ``most`` records, beginning at ``offset``; raises OFFSET_OUT_OF_RANGE."""
-        if not self.start <= offset <= self.end:
+        if not 0 <= offset <= self.end:
             raise RefusedByBroker(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self._place}@{offset}")
         found: list[Record] = []
-        limit = self.stable_end if is_stable else self.end
-        rows, hidden, first = self._rows, self._hidden, self._first
+        rows, hidden, limit = self._rows, self._hidden, self.stable_end
         while offset < limit and len(found) < most:
-            row = rows[offset - first]
-            if row is not None and not (is_stable and hidden and offset in hidden):
+            row = rows[offset]
+            if row is not None and offset not in hidden:
                 found.append(row)
             offset += 1
         # markers behind the last record are passed over at once
-        while offset < limit and rows[offset - first] is None:
+        while offset < limit and rows[offset] is None:
             offset += 1
-        return FetchedPart(found, offset, self.epoch_at(offset - 1) if offset else after_epoch)
-
-    def has_diverged(self, offset: int, epoch: int) -> bool:
-        """Whether the record before ``offset`` that the leader of ``epoch`` wrote is gone."""
-        return epoch >= 0 and offset > self.end_of_epoch(epoch)
+        return FetchedPart(found, offset, self.epoch_at(offset - 1))
 
     def everything(self) -> list[tuple[int, Record | None, bool]]:
         """For judges: the offset of each entry, its record (``None``: a marker), and whether a
@@ -207,7 +161,7 @@ class PartitionLog:
                 row,
                 row is not None and offset not in self._hidden and offset < self.stable_end,
             )
-            for offset, row in enumerate(self._rows, self._first)
+            for offset, row in enumerate(self._rows)
         ]
 
     @property

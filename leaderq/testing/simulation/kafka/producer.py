@@ -8,7 +8,7 @@ while the owner produces, commits or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,25 +17,24 @@ from leaderq.errors import (
     KafkaError,
     KafkaFenced,
     LeaderqError,
-    ServersUnreachable,
     UnknownTopic,
 )
-from leaderq.kafka.clients.consumer import KafkaAway, MembershipLost, Offsets
+from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.clients.producer import (
+    METADATA_S,
     Message,
     ProducerClient,
     ProducerSettings,
-    given_up,
+    TransactionStage,
     partition_of,
 )
 from leaderq.kafka.record import Partition, Record, epoch_of
 from leaderq.testing.simulation.kafka.cluster import BrokerRequest, ProducedPart
 from leaderq.testing.simulation.kafka.consumer_group import GroupMembership, StoredOffset
-from leaderq.testing.simulation.kafka.network import BrokerLink, SentRequest, SimulatedKafka
+from leaderq.testing.simulation.kafka.network import BrokerLink, SimulatedKafka
 from leaderq.testing.simulation.kafka.transactions import ProducerIdentity
 from leaderq.threads import primitives
 
-_METADATA_S = 2.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 _BATCH = 1000
 
@@ -62,14 +61,13 @@ class _Outgoing:
         self.receipts: list[SentMessage] = []
         self.under_way: list[SentMessage] = []
         self.part: ProducedPart | None = None
-        self.sent: SentRequest | None = None
+        self.sent: BrokerRequest | None = None
         self.sequence = 0
 
 
 class SimulatedProducer(ProducerClient):
     """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
 
-    _client: BrokerLink | None
     _over: KafkaFenced | None = None
     _has_begun = False
 
@@ -80,45 +78,35 @@ class SimulatedProducer(ProducerClient):
         self._counts: dict[str, int] = {}
         self._identity: ProducerIdentity | None = None
         self._outgoing: dict[Partition, _Outgoing] = {}
-        self._failed: LeaderqError | None = None
         self._turn = 0
 
-    def open(self, timeout_s: float | None = None) -> None:
-        settings, began_s = self._settings, clock.now_s()
-        wait_s = settings.wait_s(timeout_s)
-        link = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
-        try:
-            link.require_address(settings.address, wait_s)
-            self._learn(link, began_s + wait_s)
-        except KafkaAway as exc:
-            waited_s = clock.now_s() - began_s
-            raise ServersUnreachable("Kafka", settings.address, waited_s=waited_s) from exc
-        self._client = link
+    def _connect(self, until_s: float) -> None:
+        settings = self._settings
+        self._client = BrokerLink(self._kafka, settings.client_id, settings.request_timeout_s)
+        self._client.require_address(settings.address, until_s - clock.now_s())
+        self._learn(until_s)
 
     @property
     def _link(self) -> BrokerLink:
-        if self._client is None:
-            raise KafkaError("this producer is not open")
-        return self._client
+        link: BrokerLink = self._producer
+        return link
 
-    def close(self) -> None:
-        self._client = None
+    def _let_go(self) -> None:
         self._outgoing = {}
         if self._settings.transactional_id is None:
             self._identity = None
 
     # ---- topics ----------------------------------------------------------------------------------
 
-    def _learn(self, link: BrokerLink, until_s: float) -> None:
-        def topics(_broker: int) -> Any:
-            return link.cluster.topics()
-
-        found = link.ask("asking for topics", link.any_broker, topics, until_s)
+    def _learn(self, until_s: float) -> None:
+        link = self._link
+        told = "asking for topics", link.any_broker, lambda _: link.cluster.topics(), until_s
+        found = link.ask(*told)
         self._counts = {name: each.partitions for name, each in found.items()}
 
     def partitions(self, topic: str) -> int:
         if (count := self._counts.get(topic)) is None:
-            self._learn(self._link, clock.now_s() + _METADATA_S)
+            self._learn(clock.now_s() + METADATA_S)
             count = self._counts.get(topic)
         if count is None:
             raise UnknownTopic(f"there is no topic {topic!r}; create it, or correct the name")
@@ -170,7 +158,7 @@ class SimulatedProducer(ProducerClient):
         if outgoing.sent is not None and link.is_answered(outgoing.sent):
             sent, outgoing.sent = outgoing.sent, None
             if sent.error is None:
-                self._stored(outgoing, sent.answer)
+                self._stored(outgoing, sent.result)
             elif sent.error.code.is_retriable:
                 is_repeated = True
             else:
@@ -182,7 +170,7 @@ class SimulatedProducer(ProducerClient):
         return is_repeated
 
     def _send_next(self, outgoing: _Outgoing) -> None:
-        if self._failed is not None or self._identity is None:
+        if self._failed or self._identity is None:
             return
         if outgoing.part is None and outgoing.rows:
             rows, outgoing.rows = outgoing.rows[:_BATCH], outgoing.rows[_BATCH:]
@@ -206,7 +194,9 @@ class SimulatedProducer(ProducerClient):
         """Fail all messages of the refused request and all after them, because a gap must not be
         stored.
         """
-        self._failed = self._failed or error
+        self._failed.append((outgoing.where.topic, error))
+        if isinstance(error, KafkaFenced):
+            self._over = self._over or error
         for receipt in (*outgoing.under_way, *outgoing.receipts):
             receipt.error, receipt.is_done = error, True
         outgoing.part, outgoing.under_way = None, []
@@ -237,7 +227,7 @@ class SimulatedProducer(ProducerClient):
     def _timeout_s(self) -> float:
         return self._settings.request_timeout_s
 
-    def _give_up_late(self, under_way: list[SentRequest]) -> None:
+    def _give_up_late(self, under_way: list[BrokerRequest]) -> None:
         """Let the requests be sent again that were not answered within their time-out."""
         if any(self._link.is_answered(each) for each in under_way):
             return
@@ -250,9 +240,10 @@ class SimulatedProducer(ProducerClient):
     def _has_unacknowledged(self) -> bool:
         return any(each.part is not None or each.rows for each in self._outgoing.values())
 
-    def send(self, message: Message, partition: int) -> SentMessage:
-        self._identified(clock.now_s() + _METADATA_S)
-        return self._hand_over(message, Partition(message.topic, partition))
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        self._identified(clock.now_s() + METADATA_S)
+        for message in messages:
+            receipts.append(self._hand_over(message, Partition(message.topic, partition)))
 
     def wait(self, receipt: SentMessage, until_s: float) -> None:
         self._settle(until_s, lambda: receipt.is_done)
@@ -262,9 +253,6 @@ class SimulatedProducer(ProducerClient):
 
     def offset(self, receipt: SentMessage) -> int:
         return receipt.offset
-
-    def trouble(self) -> LeaderqError | None:
-        return None  # the messages themselves fail
 
     def fence(self, timeout_s: float) -> bool:
         settings, link = self._settings, self._link
@@ -286,21 +274,16 @@ class SimulatedProducer(ProducerClient):
         self._require_life()
         if self._identity is None:
             raise KafkaError("this producer was not fenced in")
-        if self._is_open:
+        if self._stage is not TransactionStage.NONE:
             raise KafkaError("a transaction is open already")
         self._has_begun = False
-
-    def _forget(self) -> None:
-        self._failed = None
 
     def produce(self, message: Message) -> None:
         self._require_life()
         if self._settings.transactional_id is None:
             self._identified(clock.now_s() + self._settings.open_timeout_s)
-        elif not self._is_open:
+        elif self._stage is TransactionStage.NONE:
             raise KafkaError("no transaction is open")
-        if isinstance(self._failed, KafkaFenced):
-            raise self._failed
         where = self._place_of(message)
         self._has_begun = True
         self._hand_over(message, where)
@@ -310,26 +293,21 @@ class SimulatedProducer(ProducerClient):
         if self._over is not None:
             raise KafkaFenced(str(self._over))
 
-    def _flush(self, deadline: float) -> None:
+    def _acknowledged(self, deadline: float) -> bool:
         self._require_life()
-        link = self._link
-        self._settle(deadline, lambda: self._failed is not None or not self._has_unacknowledged)
-        if self._failed is not None:
-            if isinstance(self._failed, KafkaFenced):
-                self._over = self._failed
-            raise given_up(self._failed)
-        if self._has_unacknowledged:
-            raise KafkaAway(f"{link.told('producing')}: not all messages are acknowledged yet")
+        self._settle(deadline, lambda: bool(self._failed) or not self._has_unacknowledged)
+        return not self._has_unacknowledged
+
+    def _translated(self, exc: Any, doing: str) -> LeaderqError:
+        error: LeaderqError = exc
+        return error
 
     def _send_offsets(self, offsets: Offsets, group: Any, deadline: float) -> None:
         who = GroupMembership(group) if isinstance(group, str) else group
-        if not isinstance(group, str) and not (who.member_id and who.generation_id >= 0):
-            # The broker accepts these offsets from anybody, whoever holds the group.
-            what = f"the consumer is not a member of group {who.group_id!r} at the moment"
-            raise MembershipLost(what)
-        stored = {at: StoredOffset(int(to), epoch_of(to)) for at, to in offsets.items()}
+        mark = self._settings.mark
+        stored = {at: StoredOffset(int(to), epoch_of(to), mark) for at, to in offsets.items()}
         cluster, identity = self._link.cluster, self._identity
-        if identity is None or not self._is_open:
+        if identity is None or self._stage is TransactionStage.NONE:
             raise KafkaError("no transaction is open")
         self._has_begun = True
         self._ask(

@@ -21,6 +21,10 @@ from leaderq.kafka.record import Partition
 from leaderq.testing.simulation.kafka.consumer_group import Timers
 from leaderq.testing.simulation.kafka.error_codes import ErrorCode, RefusedByBroker
 
+_MARKERS_S = 0.002
+"""The time from the decision to end a transaction until its markers are written."""
+_MARKERS_AGAIN_S = 0.1
+
 
 class BrokerTransactionState(Enum):
     """See the module."""
@@ -61,9 +65,8 @@ that it could end now, and returns whether none is left.
 class TransactionCoordinator:
     """See the module. Not thread-safe."""
 
-    def __init__(self, timers: Timers, marker_s: float, write_markers: WriteMarkers) -> None:
+    def __init__(self, timers: Timers, write_markers: WriteMarkers) -> None:
         self._timers = timers
-        self._marker_s = marker_s
         self._write_markers = write_markers
         self._ids = 0
         self._by_name: dict[str, _Transactional] = {}
@@ -118,11 +121,6 @@ class TransactionCoordinator:
         elif found.state is BrokerTransactionState.EMPTY or found.is_committed is not is_committed:
             raise RefusedByBroker(ErrorCode.INVALID_TXN_STATE, found.name)
 
-    def state_of(self, name: str) -> BrokerTransactionState | None:
-        """The state of a transactional id, for judges; ``None`` if nobody has used it."""
-        found = self._by_name.get(name)
-        return None if found is None else found.state
-
     def forget_topic(self, topic: str) -> None:
         for each in self._by_name.values():
             for where in [one for one in each.partitions if one.topic == topic]:
@@ -153,9 +151,6 @@ class TransactionCoordinator:
             if done:
                 found.state = BrokerTransactionState.ENDED
             else:  # a partition has no leader now
-                self._timers.at(self._timers.time_s + max(0.1, self._marker_s), write)
+                self._timers.at(self._timers.time_s + _MARKERS_AGAIN_S, write)
 
-        if self._marker_s > 0:
-            self._timers.at(self._timers.time_s + self._marker_s, write)
-        else:
-            write()
+        self._timers.at(self._timers.time_s + _MARKERS_S, write)

@@ -1,0 +1,123 @@
+"""Kafka behind a buffered producer, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import confluent_kafka
+import pytest
+
+from leaderq.base import clock
+from leaderq.errors import ConfigurationError, KafkaError, SinkAway, SinkBroken, UnknownTopic
+from leaderq.kafka.clients.confluent_producer import ConfluentProducer
+from leaderq.kafka.clients.producer import Message, ProducerClient, ProducerSettings
+from leaderq.kafka.sink import KafkaSink
+
+FATAL = confluent_kafka.KafkaError(confluent_kafka.KafkaError._FATAL, "over")
+
+
+class StubClient(ProducerClient):
+    """Has what it was given at once."""
+
+    is_done, error = True, None
+
+    def __init__(self, sent: list[Message], missing: str = "") -> None:
+        super().__init__(ProducerSettings("nowhere:1"))
+        self._sent, self._missing, self.is_closed = sent, missing, False
+
+    def partitions(self, topic: str) -> int:
+        if topic == self._missing:
+            raise UnknownTopic(topic)
+        return 1
+
+    def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
+        self._sent += messages
+        receipts += [self] * len(messages)
+
+    def failure(self, receipt: Any, topic: str) -> None:
+        return None
+
+    def offset(self, receipt: Any) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_what_it_had():
+    given: list[list[bytes]] = []
+
+    class Silent(ConfluentProducer):
+        def open(self, timeout_s: float | None = None) -> None:
+            self._counts["t"] = (1, clock.now_s())
+            given.append([])
+
+        def _give(self, messages: Any, *_: Any) -> None:
+            given[-1].extend(message.value for message in messages)
+            if messages[-1].value == b"bad":
+                raise confluent_kafka.KafkaException(FATAL)
+
+        def wait(self, receipt: Any, until_s: float) -> None:
+            raise AssertionError("nobody is waited for")
+
+    sink = KafkaSink("nowhere:1", "t", client="confluent")
+    sink._make = Silent
+    first, second = sink.hand_over([b"bad"], 60.0), sink.hand_over([b"behind"], 60.0)
+    for outcome in (first(), second()):
+        assert (outcome.refused, list(outcome.again)) == ({}, [0])
+        assert isinstance(outcome.error, SinkAway)
+    sink.hand_over([b"behind"], 60.0)
+    assert given == [[b"bad", b"behind"], [b"behind"]]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_a_record_that_cannot_be_made_a_message_is_refused_alone(client):
+    class Rude(tuple[Any, ...]):
+        def __len__(self) -> int:
+            raise LookupError("no length")
+
+    sent: list[Message] = []
+    bad: list[Any] = [
+        "\udcff",
+        ("\udcff", b"v"),
+        (b"k", b"v", [("\udcff", b"x")]),
+        Rude(),
+        None,
+        Message("no topic", b"v"),
+        Message("t", b"v", partition=1.0),  # type: ignore[arg-type]
+        Message("t", b"v", partition=1),
+    ]
+    sink = KafkaSink("nowhere:1", "t", client=client)
+    sink._client = StubClient(sent)
+    assert all(sink.with_context(record) is record for record in bad[:-1])
+    outcome = sink.send([b"1", *bad, (b"k", b"2", iter([("h", b"x")]))], 1.0)
+    assert (list(outcome.refused), list(outcome.again)) == ([*range(1, len(bad) + 1)], [])
+    assert [message.value for message in sent] == [b"1", b"2"]
+    assert list(sent[1].headers) == [("h", b"x")]
+    with pytest.raises(ConfigurationError, match="topic='no topic'"):
+        KafkaSink("nowhere:1", "no topic")
+
+
+@pytest.mark.parametrize("what", ["partitions", "send_run"])
+def test_the_failure_of_a_client_refuses_no_record_and_replaces_the_client(what):
+    sent: list[Message] = []
+    sink = KafkaSink("nowhere:1", "t")
+    client = sink._client = StubClient(sent)
+    setattr(client, what, mock.Mock(side_effect=KafkaError("it was closed")))
+    outcome = sink.send([(b"k", b"1"), (b"k", b"2")], 1.0)
+    assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
+    assert isinstance(outcome.error, SinkAway)
+    assert client.is_closed
+
+
+def test_a_topic_that_is_not_there_holds_up_its_own_records_only():
+    sent: list[Message] = []
+    sink = KafkaSink("nowhere:1", "t")
+    client = sink._client = StubClient(sent, missing="gone")
+    outcome = sink.send([b"1", Message("gone", b"2"), b"3", Message("gone", b"4")], 1.0)
+    assert (outcome.refused, list(outcome.again)) == ({}, [1, 3])
+    assert isinstance(outcome.error, SinkBroken)
+    assert [message.value for message in sent] == [b"1", b"3"]
+    assert not client.is_closed
