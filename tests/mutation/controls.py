@@ -55,8 +55,8 @@ the ends of an abandoned batch are committed: raises BatchLost if the batch was 
 == unit/kafka/test_offset_stores.py
 any write of the term counts as this one
 = kafka/stores/zookeeper_offsets.py
--found.write == kept.write
-+found.term == kept.term
+-kept.write == mark
++kept.term == term.number
 operations added during a commit are dropped
 -wanted.effects.clear()
 +self._effects.clear()
