@@ -128,10 +128,13 @@ def replay_group(career: str) -> str:
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
     """Return the group's progress in each partition. If it has committed nothing there, no letter
-    counts as replayed.
+    counts as replayed. Letters that retention has deleted are not left any more.
     """
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
-    return found | {number: progress_noted(*noted) for number, noted in reader.noted().items()}
+    for number, noted in reader.noted().items():
+        known = found[number] = progress_noted(*noted)
+        known.left = {offset for offset in known.left if offset >= reader.starts[number]}
+    return found
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from leaderq.kafka.dead_letters.replay import (
     DeadLetterReplay,
     ReplayProgress,
     progress_noted,
+    replay_progress,
 )
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
@@ -94,6 +95,20 @@ def test_the_causes_of_an_error_are_told_once_each():
         assert said(outer)["text"] == expected
     outer.__suppress_context__ = True
     assert said(outer)["text"] == "one"
+
+
+class Problems(Exception):
+    """A list of none, which is false, or cannot be asked."""
+
+    def __len__(self) -> int:
+        return int(self.args[0])
+
+
+@pytest.mark.parametrize("length", ["0", "none"])
+def test_a_cause_is_told_though_it_is_false(length):
+    expected = f"one: caused by {__name__}.Problems: {length}"
+    assert said(raised(ValueError("one"), Problems(length)))["text"] == expected
+    assert said(raised(ValueError("one"), None, Problems(length)))["text"] == expected
 
 
 def test_a_letter_that_is_too_large_spares_what_a_replay_does_not_need():
@@ -289,6 +304,13 @@ def test_an_offset_set_by_somebody_else_says_from_here_on(note):
     for bad in ("x", "1-", "", "0-99999999999"):  # one of ours gone bad
         with pytest.raises(CorruptRecord, match="--from-start"):
             progress_noted(5, f"left out: {bad}")
+
+
+def test_letters_that_retention_has_deleted_are_forgotten():
+    noted = {0: (40, "left out: 3-9,20-22"), 1: (5, "left out: 2")}
+    found = replay_progress(mock.Mock(starts={0: 21, 1: 2, 2: 7}, noted=lambda: noted))
+    kept = {0: ReplayProgress(40, {21, 22}), 1: ReplayProgress(5, {2})}
+    assert found == {**kept, 2: ReplayProgress(7)}
 
 
 @given(

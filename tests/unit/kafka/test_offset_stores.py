@@ -20,7 +20,7 @@ from leaderq import errors
 from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import opened
+from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets
 from leaderq.kafka.stores.offset_store import StoreContext, checked_offsets
@@ -33,7 +33,8 @@ NO_CONSUMER = cast("ConsumerClient", None)
 def test_the_users_code_is_asked_once_a_term_and_what_was_committed_since_counts():
     first, second, t = open_term(1), open_term(2), Partition("t", 0)
     asked = StoreContext("c", "/", load_offsets=lambda term: {("t", 0): term.number, ("t", 1): 7})
-    store = opened(ExternalOffsets, asked)
+    store = ExternalOffsets()
+    open_store(store, asked)
     with pytest.raises(KafkaAway, match="term 1"):
         store.load(NO_CONSUMER, first, 1.0)
     store.begin(first)
@@ -80,7 +81,8 @@ def term(servers):
 @pytest.fixture
 def store(servers):
     session: Any = servers
-    made = opened(ZooKeeperOffsets, StoreContext("c", "/", folder="/o", session=session))
+    made = ZooKeeperOffsets()
+    open_store(made, StoreContext("c", "/", folder="/o", session=session))
     yield made
     made.close()
 
@@ -200,8 +202,20 @@ if sys.version_info >= (3, 12):
     CONTROLS += [{"autocommit": True}, {"autocommit": False}]
 
 
+class MappingRows(sqlite3.Connection):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.row_factory = lambda cursor, row: {
+            column[0]: value for column, value in zip(cursor.description, row, strict=True)
+        }
+
+
 class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "?"
+
+    @pytest.fixture
+    def mapping_rows(self):
+        return {"factory": MappingRows}
 
     @pytest.fixture(params=CONTROLS, ids=str)
     def options(self, request):
