@@ -67,6 +67,7 @@ class DatabaseOffsetsContract:
         with pytest.raises(Deposed) as refused:
             self.write(zombie, records(5, 9), old)
         assert refused.value.reason is old.reason is Reason.FENCED
+        assert refused.value.newest == 2
         assert old.ending.is_set()
         self.write(successor, records(5, 6), new)
         assert results() == [0, 1, 2, 5, 3, 4, 5]

@@ -204,11 +204,16 @@ def _problems_of_reading(declared: Any) -> Iterator[str]:
     begin = declared.begin_at
     if begin is not None and not isinstance(begin, datetime):
         yield f"begin_at={begin!r} of {where} is not a datetime.datetime; give one, or leave it out"
-    elif begin is not None and not 1970 <= begin.year < 9999:
-        yield (
-            f"begin_at={begin!r} of {where} is no time of a record; give one, or leave it out to"
-            " begin at the first record"
-        )
+    elif begin is not None and not _has_timestamp(begin):
+        yield f"begin_at={begin!r} of {where} is out of range; leave it out for the first record"
+
+
+def _has_timestamp(time: datetime) -> bool:
+    try:
+        time.timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _problems_of_values(declared: Any) -> Iterator[str]:

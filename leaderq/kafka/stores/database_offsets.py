@@ -73,15 +73,14 @@ class DatabaseOffsets:
 
     ``connect`` opens a connection. Each thread has its own, and each :meth:`load` opens new ones,
     because the old ones may be broken. Any ``autocommit``, ``isolation_level`` and row factory will
-    do. Workers take turns inside the ``with`` block, because every transaction locks
-    the career's term row; only the work outside the block is done in parallel.
+    do. Workers take turns inside the ``with`` block, because every transaction locks the career's
+    term row; only the work outside the block is done in parallel.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
     outside the ``with`` block, or for what commits by itself (DDL in some databases); a bound on
-    waiting for locks, which the connection's settings say. Errors of the driver pass through,
-    unless the term is over by then: that is :class:`~leaderq.errors.Deposed`, with the driver's
-    error as its cause.
+    waiting for locks, which the connection's settings say. Errors pass through, unless the term is
+    over by then: that is :class:`~leaderq.errors.Deposed`, with the error as its cause.
     """
 
     def __init__(
@@ -95,8 +94,6 @@ class DatabaseOffsets:
             )
         self._connect = connect
         self._connections: dict[int, Any] = {}  # by thread
-        # The driver's errors, still recognised after the connection was given up.
-        self._error: tuple[type[Exception], ...] = ()
         self._career = career
         self._table = checked_table(table)
         self._rows = FencedRows(table, key=("career", "topic", "partition"))
@@ -109,8 +106,8 @@ class DatabaseOffsets:
         """
         try:
             self._create_table()
-        except self._error:
-            # PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again.
+        except Exception as exc:  # noqa: BLE001  (PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again)
+            log.debug("creating the table again error=%r", exc)
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
@@ -189,12 +186,14 @@ class DatabaseOffsets:
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """Within the block, raise ``Deposed`` for a driver's error if the term is over: the server
-        may have ended the session of a leader that was frozen.
+        """Within the block, raise ``Deposed`` for an error if the term is over: the server may have
+        ended the session of a leader that was frozen.
         """
         try:
             yield
-        except self._error as exc:
+        except Deposed:
+            raise
+        except Exception as exc:
             try:
                 term.check()
             except Deposed as deposed:
@@ -213,7 +212,6 @@ class DatabaseOffsets:
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
-        self._error = (connection.Error,)
         connection.commit()  # what the function has begun
         if hasattr(connection, "autocommit"):
             connection.autocommit = True

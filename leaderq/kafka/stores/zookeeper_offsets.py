@@ -154,7 +154,7 @@ class ZooKeeperOffsets(KeepsEffects):
         return _offsets(self._known)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        wanted = self._to_commit(Uncommitted, offsets)
+        wanted = self._to_commit(offsets)
         return self._background.submit(partial(self._write, term, wanted))
 
     def commit_positions(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.base import clock
-from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced
+from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, RequestRefused
 from leaderq.kafka.dead_letters.format import (
     PREFIX,
     REPLAYED,
@@ -292,10 +292,12 @@ def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chose
 
 @pytest.mark.parametrize(
     ("left", "note"),
-    [((12, 13, 14, 18), "left out: 12-14,18"), ((), ""), (range(12, 10_000, 2), None)],
+    [((12, 13, 14, 18), "left out: 12-14,18"), ((), "")],
 )
-def test_a_note_can_be_read_by_a_person_and_there_is_none_where_it_does_not_fit(left, note):
+def test_a_note_can_be_read_by_a_person_and_one_that_does_not_fit_is_refused(left, note):
     assert ReplayProgress(10_000, set(left)).note() == note
+    with pytest.raises(RequestRefused, match="4994 of them; replay them first"):
+        ReplayProgress(10_000, set(range(12, 10_000, 2))).note()
 
 
 @pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand", "replayed 2-4,8"])

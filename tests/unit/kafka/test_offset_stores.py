@@ -256,6 +256,17 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
             cursor.execute("COMMIT")
         assert store.load(term) == {}
 
+    def test_an_error_after_the_end_of_the_term_says_that_it_is_over(self, connect):
+        term = open_term(1)
+
+        def fail() -> Any:
+            term.wind_up(errors.Reason.LEASE)
+            raise OSError("no route")
+
+        with pytest.raises(errors.Deposed) as over:
+            DatabaseOffsets(fail, career="c").load(term)
+        assert isinstance(over.value.__cause__, OSError)
+
     def test_a_connection_in_place_of_a_function_is_refused(self, connect):
         with closing(connect()) as connection:
             for wrong in (connection, "a.sqlite3"):

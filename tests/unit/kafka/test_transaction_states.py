@@ -22,7 +22,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import transaction as module
+from leaderq.kafka.stores import transaction_offsets as module
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 
@@ -155,11 +155,6 @@ class Consumer:
 
     def join(self, allowed: Any, timeout_s: float) -> bool:
         return True
-
-    def attend(self, timeout_s: float) -> None: ...
-
-    def assigned(self) -> set[Partition]:
-        return {A}
 
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         return dict(self._broker.stored)
