@@ -53,7 +53,7 @@ from leaderq.kafka.stores.offset_store import (
 )
 from leaderq.term import Term
 from leaderq.threads import SerialExecutor
-from leaderq.zookeeper import Check, Create, Operation, Session, SetData
+from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
 """What ZooKeeper says of an operation, or of a whole multi, for what it is."""
@@ -139,12 +139,14 @@ class ZooKeeperOffsets(KeepsEffects):
         known = self._read({where.topic for where in offsets})
         new = _changed(known, offsets, None, f"operator-{clock.calendar_s():.3f}")
         # Whoever begins to lead meanwhile may have loaded what was there before.
-        fence = [] if admin.term_version is None else [Check(admin.term, admin.term_version)]
+        fence: list[Operation] = [Create(admin.term), Delete(admin.term)]  # nobody has ever led
+        if admin.term_version is not None:
+            fence = [Check(admin.term, admin.term_version)]
         try:
             self._session.multi([*fence, *self._puts(new)])
         except (BadVersion, NodeExists) as exc:
-            what = "somebody began to lead meanwhile, and nothing was set; stop all candidates"
-            raise RequestRefused(what) from exc
+            what = "somebody began to lead, or set them, meanwhile; nothing was set here"
+            raise RequestRefused(f"{what}: stop all candidates, and try again") from exc
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         try:

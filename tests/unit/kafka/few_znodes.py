@@ -11,7 +11,7 @@ from terms import open_term
 
 from leaderq.errors import BadVersion, NodeExists, NoNode
 from leaderq.term import OpenTerm
-from leaderq.zookeeper import Create, SetData
+from leaderq.zookeeper import Check, Create, Delete, SetData
 
 
 class FewZnodes:
@@ -47,6 +47,9 @@ class FewZnodes:
     def set(self, path: str, data: bytes, *, version: int) -> None:
         self.write([SetData(path, data, version)])
 
+    def multi(self, operations: Sequence[Any]) -> list[Any]:
+        return self.write(operations)
+
     def write(self, operations: Sequence[Any]) -> list[Any]:
         self.writes.append(tuple(operations))
         while self.during:
@@ -56,12 +59,18 @@ class FewZnodes:
         for index, one in enumerate(operations if error is None else ()):
             if isinstance(one, Create) and one.path in self.data:
                 raise NodeExists("there", path=one.path, index=index)
-            if isinstance(one, SetData) and one.path not in self.data:
+            if isinstance(one, SetData | Check) and one.path not in self.data:
                 raise NoNode("gone", path=one.path, index=index)
-            if isinstance(one, SetData) and one.version not in (-1, self.versions[one.path]):
+            versions = -1, self.versions[one.path]
+            if isinstance(one, SetData | Check) and one.version not in versions:
                 raise BadVersion("another", path=one.path, index=index)
         results: list[Any] = []
         for one in operations if is_done else ():
+            if isinstance(one, Check | Delete):
+                if isinstance(one, Delete):
+                    del self.data[one.path]
+                results.append(None)
+                continue
             self.versions[one.path] = self.versions[one.path] + 1 if one.path in self.data else 0
             self.data[one.path] = one.data
             stat = SimpleNamespace(version=self.versions[one.path])

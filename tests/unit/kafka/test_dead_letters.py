@@ -62,9 +62,14 @@ class Mute(Exception):
         raise RuntimeError("no")
 
 
+class Anything(Exception):
+    def __getattr__(self, name: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("error", "part", "told"),
     [
+        (Anything("x"), "text", "x"),
         (Own(), "error", f"{__name__}.Own"),
         (type("Own", (Exception,), {"__module__": "__main__"})(), "error", "Own"),
         (

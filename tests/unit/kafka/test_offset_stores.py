@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from terms import open_term
 from leaderq import errors
 from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
+from leaderq.kafka.groups import OffsetAdmin
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
@@ -135,6 +137,24 @@ def test_a_znode_that_was_written_by_hand_keeps_what_was_written_of_other_partit
     commit(store, term, 6)
     kept = TopicOffsets.decoded(servers.data["/o/t"], "/o/t")
     assert (kept.offsets, kept.term) == ({"0": 6, "7": 9}, 3)
+
+
+@pytest.mark.parametrize("has_led", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+def test_offsets_are_not_set_beside_a_leader_that_begins(store, servers, term, has_led, begins):
+    if has_led:
+        servers.create("/term", b"1")
+        commit(store, term, 5)
+    version = 0 if has_led else None
+    admin = OffsetAdmin("k:1", "g", "c", {}, "", ("t",), "/term", version, is_led=False)
+    write = SetData("/term", b"2") if has_led else Create("/term", b"1")
+    servers.during = [partial(servers.write, [write])] if begins else []
+    if begins:
+        with pytest.raises(errors.RequestRefused, match="somebody began to lead"):
+            store.put(admin, {A: 9})
+    else:
+        store.put(admin, {A: 9})
+    assert store.look_up(admin).get(A) == (9 if not begins else 5 if has_led else None)
 
 
 REFUSED_BY_SERVER = [
