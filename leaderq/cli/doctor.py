@@ -203,7 +203,7 @@ def check_kafka_career(
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
         yield _group(declared, topics[0], here, address, access)
-    if declared.offsets.word not in STORES:
+    if type(declared.offsets) not in STORES.values():
         yield _own_store(declared.offsets, StoreContext(name, settings.root, declared.where))
 
 

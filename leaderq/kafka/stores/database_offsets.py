@@ -72,9 +72,10 @@ class DatabaseOffsets:
     :meth:`transaction`, ``retire`` closes it.
 
     ``connect`` opens a connection. Each thread has its own, and each :meth:`load` opens new ones,
-    because the old ones may be broken. Any ``autocommit``, ``isolation_level`` and row factory will
-    do. Workers take turns inside the ``with`` block, because every transaction locks the career's
-    term row; only the work outside the block is done in parallel.
+    because the old ones may be broken. Any ``autocommit`` and ``isolation_level`` will do, because
+    leaderq sets them; rows may be sequences or mappings. Workers take turns inside the ``with``
+    block, because every transaction locks the career's term row; only the work outside the block is
+    done in parallel.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes

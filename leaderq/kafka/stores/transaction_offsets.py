@@ -47,7 +47,7 @@ from leaderq.kafka.clients.producer import (
     ProducerClient,
 )
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores.kafka_offsets import GROUP_REMEDY
+from leaderq.kafka.stores.kafka_offsets import KafkaOffsets
 from leaderq.kafka.stores.offset_store import (
     DeliveryPromise,
     KeepsEffects,
@@ -312,7 +312,7 @@ class TransactionOffsets(KeepsEffects):
 
     word = "transaction"
     promises = DeliveryPromise.EXACTLY_ONCE, DeliveryPromise.AT_LEAST_ONCE
-    remedy = GROUP_REMEDY
+    remedy = KafkaOffsets.remedy
     in_group = True
     offers = "produce"
     kept_as = Transaction

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 import pytest
 
@@ -140,6 +141,19 @@ def test_the_contract_finds_a_store_that(name):
         for each in tests:
             tried.setup_method()
             getattr(tried, each)()
+
+
+def test_a_store_of_offsets_only_is_not_said_to_have_passed_the_tests_of_effects():
+    kept: dict[str, Any] = {
+        "make_store": TestTheContract.make_store,
+        "kind": MemoryOffsets,
+        "server": {},
+    }
+    tried: Any = type("OffsetsOnly", (OffsetStoreContract,), kept)()
+    tried.setup_method()
+    tried.test_an_older_leader_is_refused_and_nothing_of_it_is_stored()
+    with pytest.raises(SkipTest):
+        tried.test_effects_happen_with_their_offsets_and_once()
 
 
 # -- where it plugs in
