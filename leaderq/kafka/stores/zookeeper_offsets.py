@@ -116,7 +116,8 @@ class ZooKeeperOffsets(KeepsEffects):
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[str, TopicOffsets] = {}
-        self._numbers = itertools.count(1)
+        # Not from 1: a store that hangs may have one after it in the same term.
+        self._numbers = itertools.count(int(clock.now_s() * 1000))
         self._background = SerialExecutor("leaderq-offsets")
 
     def attach(self, context: StoreContext) -> None:

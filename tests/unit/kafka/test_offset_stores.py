@@ -18,6 +18,7 @@ from few_znodes import FewZnodes
 from terms import open_term
 
 from leaderq import errors
+from leaderq.base import clock
 from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.groups import OffsetAdmin
@@ -127,6 +128,20 @@ def test_a_write_whose_answer_was_lost_is_done_once(store, term, servers, has_ha
     commit(store, term, 7)
     kept = TopicOffsets.decoded(servers.data["/o/t"], "/o/t")
     assert (kept.offsets, kept.term, servers.versions["/user"]) == ({"0": 7}, 3, 0)
+
+
+def test_the_write_of_a_store_that_hung_in_the_same_term_is_not_taken_for_ones_own(
+    servers, term, monkeypatch
+):
+    session: Any = servers
+    for now_s, offset in ((100.0, 5), (130.0, 6)):
+        with monkeypatch.context() as then:
+            then.setattr(clock, "now_s", lambda: now_s)  # noqa: B023 - called at once
+            store = ZooKeeperOffsets()
+        store.attach(StoreContext("c", "/", folder="/o", session=session))
+        commit(store, term, offset)
+        store.close()
+    assert TopicOffsets.decoded(servers.data["/o/t"], "/o/t").offsets == {"0": 6}
 
 
 def test_a_znode_that_was_written_by_hand_keeps_what_was_written_of_other_partitions(
