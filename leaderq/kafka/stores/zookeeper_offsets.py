@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from leaderq.base import clock
 from leaderq.errors import (
@@ -35,6 +36,8 @@ from leaderq.errors import (
     NotEmpty,
     RequestRefused,
     TooLarge,
+    ZooKeeperError,
+    told,
 )
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
@@ -54,6 +57,8 @@ from leaderq.kafka.stores.offset_store import (
 from leaderq.term import Term
 from leaderq.threads import SerialExecutor
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
+from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.wire import Multi
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
 """What ZooKeeper says of an operation, or of a whole multi, for what it is."""
@@ -123,6 +128,16 @@ class ZooKeeperOffsets(KeepsEffects):
     def attach(self, context: StoreContext) -> None:
         assert context.session is not None
         self._session, self._path = context.session, context.folder
+
+    def add(self, effects: Iterable[Any]) -> None:
+        """Add operations. One that cannot be sent raises here, where its record is known."""
+        operations = tuple(effects)
+        try:
+            Multi(operations, lambda path, ends: validated_path(path, open_ended=ends), ())
+        except Exception as exc:
+            what = f"{operations!r:.200} cannot be written with offsets"
+            raise ZooKeeperError(f"{what}: {told(exc)}") from exc
+        super().add(operations)
 
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
         return _offsets(self._read(admin.topics))

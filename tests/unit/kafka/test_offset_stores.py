@@ -22,13 +22,14 @@ from leaderq.base import clock
 from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
 from leaderq.kafka.groups import OffsetAdmin
+from leaderq.kafka.handling.on_error import is_about_records
 from leaderq.kafka.record import Partition
 from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets
 from leaderq.kafka.stores.offset_store import StoreContext, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
-from leaderq.zookeeper import Create, SetData
+from leaderq.zookeeper import Create, Delete, SetData
 
 NO_CONSUMER = cast("ConsumerClient", None)
 
@@ -101,6 +102,29 @@ def test_operations_added_while_a_commit_is_under_way_go_with_the_next(store, te
     commit(store, term, 5)
     commit(store, term, 6)
     assert [write[1:] for write in servers.writes] == [(USERS,), (later,)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [Create("/in-a-list")],
+        Create("orders"),
+        Create("/orders/"),
+        Delete("/orders//7"),
+        Create("/text", cast("bytes", "text")),
+        SetData("/one", b"", cast("int", "1")),
+        SetData("/much", b"", 2**31),
+    ],
+    ids=repr,
+)
+def test_an_operation_that_cannot_be_sent_is_refused_where_it_is_added(store, term, servers, wrong):
+    with pytest.raises(errors.ZooKeeperError, match="cannot be written with offsets") as refused:
+        store.add([USERS, wrong])
+    assert is_about_records(refused.value)
+    store.add([Create("/jobs/", sequential=True)])
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(Create("/jobs/", sequential=True),)]
 
 
 def test_positions_are_written_without_the_operations_of_the_batch_in_hand(store, term, servers):
