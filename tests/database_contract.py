@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from terms import open_term
 
-from leaderq.errors import Deposed
+from leaderq.errors import AlreadyStored, Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.term import OpenTerm, Reason
@@ -28,8 +28,8 @@ def records(first: int, last: int, partition: int = 0) -> list[Record]:
 
 class DatabaseOffsetsContract:
     """``mark`` is how a statement marks a parameter; ``connect`` opens a connection with options,
-    ``options`` are some of them, and ``results`` returns the numbers in a table of that name, in
-    the order in which they came.
+    ``options`` are some of them, ``mapping_rows`` those that make mappings of rows, and ``results``
+    returns the numbers in a table of that name, in the order in which they came.
     """
 
     mark: str
@@ -67,9 +67,18 @@ class DatabaseOffsetsContract:
         with pytest.raises(Deposed) as refused:
             self.write(zombie, records(5, 9), old)
         assert refused.value.reason is old.reason is Reason.FENCED
+        assert refused.value.newest == 2
         assert old.ending.is_set()
         self.write(successor, records(5, 6), new)
         assert results() == [0, 1, 2, 5, 3, 4, 5]
+
+    def test_rows_may_be_mappings(self, a_store, results, mapping_rows):
+        store, term = a_store(**mapping_rows), open_term(1)
+        store.load(term)
+        self.write(store, records(0, 3), term)
+        with pytest.raises(AlreadyStored, match="offset 3"):
+            self.write(store, records(0, 3), term)
+        assert store.load(term) == {Partition("t", 0): 3}
 
     def test_workers_have_a_connection_each_and_store_each_record_once(
         self, a_store, connect, options

@@ -180,9 +180,10 @@ def check_kafka_career(
     if that is not known). Reads and writes no record. Raises what asking Kafka raises, and
     ``ConfigurationError`` for a career that cannot be run as declared.
     """
-    from leaderq.kafka import OffsetStore, StoreContext
+    from leaderq.kafka import StoreContext
     from leaderq.kafka.assembly import access_for, topics_of
     from leaderq.kafka.declaration import check, dead_letters_of, declaration_of
+    from leaderq.kafka.stores import STORES
     from leaderq.kafka.topics import describe_topics
 
     declared = declaration_of(career, name, settings)
@@ -202,7 +203,7 @@ def check_kafka_career(
         yield judge_dead_letters(letters, views[letters])
     if topics and declared.offsets.in_group and views[topics[0]].partitions:
         yield _group(declared, topics[0], here, address, access)
-    if isinstance(declared.offsets, OffsetStore):
+    if type(declared.offsets) not in STORES.values():
         yield _own_store(declared.offsets, StoreContext(name, settings.root, declared.where))
 
 

@@ -35,12 +35,15 @@ _PLACE = re.compile(r"([A-Za-z0-9._-]+)-(\d+)=(\d+)")
 
 @dataclass(frozen=True)
 class _Career:
-    """A career's offset store, and what is needed to read and set its offsets."""
+    """A career with its offset store, and what is needed to read and set its offsets."""
 
     declared: Declaration
-    store: OffsetStore
     admin: OffsetAdmin
     paused: bool
+
+    @property
+    def store(self) -> OffsetStore:
+        return self.declared.offsets
 
     @property
     def asked(self) -> tuple[str, Any]:
@@ -64,7 +67,7 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.kafka.career import KafkaCareer
     from leaderq.kafka.declaration import check, declaration_of
     from leaderq.kafka.groups import Deployment, OffsetAdmin
-    from leaderq.kafka.stores import opened
+    from leaderq.kafka.stores import open_store
     from leaderq.kafka.stores.offset_store import StoreContext
 
     quiet()
@@ -95,7 +98,8 @@ def _opened(given: Given) -> Iterator[_Career]:
         note = f"set by {host.name()}{Deployment.of(session, settings.root).mark}"
         group = settings.kafka, declared.group, name, access, note
         admin = OffsetAdmin(*group, topics, layout.term, version, view.leader is not None)
-        yield _Career(declared, opened(declared.offsets, context), admin, view.paused)
+        open_store(declared.offsets, context)
+        yield _Career(declared, admin, view.paused)
 
 
 def _no_producer() -> Any:

@@ -12,7 +12,7 @@ write. This package does that for three kinds of store, and needs only your own 
 * :func:`conditional_put` and :func:`read_again`: objects in S3, and in stores that copy its
   conditional put.
 
-Each takes a :class:`~leaderq.Term`, or a :class:`FencingToken` where there is no term. A refusal is
+Each takes a term, or a :class:`FencingToken` where there is none. A refusal is
 :class:`~leaderq.errors.Deposed`, and ends the term. ``docs/fencing.rst`` shows how to use them;
 ``leaderq.testing.check_fencing`` tries your own store.
 """

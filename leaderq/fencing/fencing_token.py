@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
+from leaderq.async_term import AsyncTerm
 from leaderq.base.arguments import Problem, is_text, require, wanted
 from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.term import OpenTerm
@@ -42,7 +43,7 @@ _ITEM = re.compile(rf" *([0-9]{{1,15}})((?:{_PARAMETER.pattern})*) *")
 
 
 class TermLike(Protocol):
-    """What is compared: a :class:`~leaderq.Term`, or a :class:`FencingToken`."""
+    """What is compared: a term, or a :class:`FencingToken`."""
 
     @property
     def career(self) -> str: ...
@@ -124,8 +125,9 @@ def refused(term: TermLike, newest: TermLike, where: str) -> Deposed:
         "write of an older term refused where=%r career=%s term=%d newest=%d",
         *(where, term.career, term.number, newest.number),
     )
-    if isinstance(term, OpenTerm):
-        term.wind_up(Reason.FENCED)
+    held = term._term if isinstance(term, AsyncTerm) else term
+    if isinstance(held, OpenTerm):
+        held.wind_up(Reason.FENCED)
     remedy = f"leaderq raise-floor {newest.number + 1} --career {term.career}"
     return Deposed(
         term=term.number,

@@ -147,7 +147,7 @@ class SqlFence:
         :raises ConfigurationError: the row belongs to another career or to an older term, or there
             is no row.
         """
-        values = _values(row, ("career", "term"))
+        values = None if row is None else values_of(row, "career", "term")
         if values is not None:
             judge(term, FencingToken(values[0], int(values[1])), self._where)
         if values is None or int(values[1]) < term.number:
@@ -191,11 +191,11 @@ class FencedRows:
             if execute(self.statement(term, row, style)).rowcount > 0:
                 return
             found = execute(self.stored(row, style)).fetchone()
-        values = _values(found, (self._column,))
+        stored = None if found is None else values_of(found, self._column)[0]
         where = f"row {[row[name] for name in self._key]} of table {self._table}"
-        if values is None or values[0] is None or int(values[0]) < term.number:
+        if stored is None or int(stored) < term.number:
             raise ConfigurationError(f"{where} does not keep what was written to it")
-        judge(term, FencingToken(term.career, int(values[0])), where)
+        judge(term, FencingToken(term.career, int(stored)), where)
 
     def statement(
         self, term: TermLike, row: Mapping[str, Any], style: ParamStyle | str
@@ -361,10 +361,8 @@ def _is_of(package: str, given: Any) -> bool:
     return any(base.__module__.partition(".")[0] == package for base in type(given).__mro__)
 
 
-def _values(row: Any, names: Sequence[str]) -> list[Any] | None:
-    """The values of ``row`` in the order of ``names``; ``None`` if there is no row. A row is a
-    sequence, or a mapping if the connection makes such rows.
+def values_of(row: Any, *names: str) -> list[Any]:
+    """The values of ``row`` in the order of ``names``. A row is a sequence, or a mapping if the
+    connection makes such rows.
     """
-    if row is None:
-        return None
     return [row[name if isinstance(row, Mapping) else at] for at, name in enumerate(names)]

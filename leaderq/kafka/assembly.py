@@ -53,7 +53,7 @@ from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
-from leaderq.kafka.stores import opened
+from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
 from leaderq.kafka.topics import (
     Access,
@@ -284,7 +284,8 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
     new_consumer = transport.consumers_of(declared.client)
     if former is not None:
         former.close()
-    store = opened(declared.offsets, environment.store_context)
+    store = declared.offsets
+    open_store(store, environment.store_context)
     environment.require_outputs()
     topic = dead_letters_of(declared.on_error, declared.name)
     topic_bytes = None if topic is None else environment.require_dead_letters(topic)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from inspect import getattr_static, signature
+from inspect import getattr_static, iscoroutinefunction, signature
 from itertools import chain
 from types import FunctionType
 from typing import Any, TypeVar
@@ -38,10 +38,10 @@ from leaderq.kafka.handling.context import BatchShape, RecordOrder
 from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import TOPIC_RULE, is_topic_name
 from leaderq.kafka.serialization import Deserializer, Serializer
-from leaderq.kafka.stores import STORES, StoreChoice, chosen
+from leaderq.kafka.stores import STORES, chosen
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 
-_MEMBER_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+_MEMBER_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TUNABLE = tuple(row.name for row in TABLE if row.section is Section.DRAIN)
 _NEEDED = ("max_records", "max_wait_s", "workers", "max_message_bytes")
 _WRITING = ("key_serializer", "value_serializer")
@@ -59,7 +59,7 @@ class Declaration:
     name: str
     topics: tuple[str, ...] | TopicPattern
     group: str
-    offsets: StoreChoice
+    offsets: OffsetStore
     delivery: DeliveryPromise | None
     auto_offset_reset: str | None
     begin_at: datetime | None
@@ -117,7 +117,7 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
     found["offsets"] = chosen(found["offsets"]) or found["offsets"]
     found |= {"where": type(career).__qualname__, "name": name, "group": found["group"] or name}
-    if settings.kafka_rack is not None:
+    if settings.kafka_rack is not None and isinstance(found["client_options"], Mapping):
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
         found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
     found["produces"] = _names(career.produces)
@@ -130,8 +130,8 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
 
 
 def _names(declared: Any) -> Any:
-    """The names of topics that a class declares: one, or several in any iterable; what is neither
-    is refused when it is checked.
+    """The names of topics that a class declares, one or several; what is neither is refused when it
+    is checked.
     """
     several = isinstance(declared, Iterable) and not isinstance(declared, str | bytes)
     return tuple(declared) if several else (declared,)
@@ -193,7 +193,7 @@ def _problems_of_reading(declared: Any) -> Iterator[str]:
                 f"'topics' of {where} has {letters!r}, where its own dead letters go; read them"
                 " with another career"
             )
-    if not _MEMBER_NAME.match(declared.name):
+    if not _MEMBER_NAME.fullmatch(declared.name):
         what = f"the career name {declared.name!r} cannot be a Kafka member name"
         yield f"{what}; use {TOPIC_RULE}"
     options = declared.client_options
@@ -204,6 +204,16 @@ def _problems_of_reading(declared: Any) -> Iterator[str]:
     begin = declared.begin_at
     if begin is not None and not isinstance(begin, datetime):
         yield f"begin_at={begin!r} of {where} is not a datetime.datetime; give one, or leave it out"
+    elif begin is not None and not _has_timestamp(begin):
+        yield f"begin_at={begin!r} of {where} is out of range; leave it out for the first record"
+
+
+def _has_timestamp(time: datetime) -> bool:
+    try:
+        time.timestamp()
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _problems_of_values(declared: Any) -> Iterator[str]:
@@ -302,16 +312,20 @@ def delivery_of(delivery: object, store: object, where: str) -> DeliveryPromise:
 
 def _problems_of_store(store: Any, where: str) -> list[str]:
     """What is wrong with what a store of the user's says of itself."""
-    kind, problems = store if isinstance(store, type) else type(store), []
+    kind, problems = f"{type(store).__name__}, offsets of {where},", []
     word, promises = getattr(store, "word", None), store.promises
     if not (isinstance(word, str) and word):
-        problems.append(f"{kind.__name__}, offsets of {where}, has word={word!r}; name the store")
+        problems.append(f"{kind} has word={word!r}; name the store")
     is_list = isinstance(promises, Sequence) and not isinstance(promises, str)
     if not (is_list and promises and all(isinstance(one, DeliveryPromise) for one in promises)):
         problems.append(
-            f"{kind.__name__}, offsets of {where}, has promises={promises!r}; list what it can do,"
-            " such as (DeliveryPromise.AT_LEAST_ONCE,)"
+            f"{kind} has promises={promises!r}; list what it can do, such as"
+            " (DeliveryPromise.AT_LEAST_ONCE,)"
         )
+    # A coroutine is true: a fence that nobody has awaited would count as one that holds.
+    asked = [name for name in dir(OffsetStore) if iscoroutinefunction(getattr(store, name, None))]
+    if asked:
+        problems.append(f"{kind} has coroutines ({', '.join(asked)}); write plain methods")
     return problems
 
 

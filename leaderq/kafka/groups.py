@@ -114,12 +114,6 @@ class GroupView:
         """Return all members except those called ``own``, the career's name."""
         return tuple(member for member in self.members if member.name != own)
 
-    @property
-    def excludes_careers(self) -> bool:
-        """Whether the broker refuses a career's member while the present members are there."""
-        is_foreign = self.kind not in ("", "consumer") or self.assignor not in ("", ASSIGNOR)
-        return bool(self.members) and is_foreign
-
     def sentence(self, own: str) -> str:
         """Return a sentence with the group's state, protocol and members, except ``own``."""
         rule = f", assignor {self.assignor!r}" if self.assignor else ""
@@ -131,7 +125,8 @@ class GroupView:
 
     def trouble(self, own: str) -> str | None:
         """Return why the career ``own`` cannot be in this group, and a remedy; ``None``: it can."""
-        if not self.excludes_careers:
+        is_foreign = self.kind not in ("", "consumer") or self.assignor not in ("", ASSIGNOR)
+        if not self.members or not is_foreign:
             return None
         return (
             f"{self.sentence(own)}; a career can share a group only with consumers whose assignor"

@@ -295,7 +295,7 @@ def is_within_span() -> bool:
 
 def carried_by(error: BaseException) -> Mapping[str, str]:
     """The context of the handler's span that ``error`` ended; empty if nothing traced it."""
-    found: Mapping[str, str] = getattr(error, _CARRIED, {})
+    found: Mapping[str, str] = vars(error).get(_CARRIED, {})  # its __getattr__ may say anything
     return found
 
 

@@ -44,7 +44,7 @@ from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_de
 from leaderq.kafka.declaration import Declaration
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.record import Batch, Partition, Record, grouped
-from leaderq.kafka.stores import opened
+from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
@@ -406,7 +406,8 @@ def _assembly(
         load_offsets=career._load_offsets,
         make_producer=nowhere,
     )
-    store = opened(declared.offsets, context)
+    store = declared.offsets
+    open_store(store, context)
     consumer: Any = _Consumer(declared, given, store, driven, failing_commit)
     letters: Any = _Letters(driven)
     vars(career)["handle"] = _handling(career, falls_at, driven)

@@ -24,6 +24,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
+from unittest import SkipTest
 from uuid import uuid4
 
 from leaderq.errors import ConfigurationError, Deposed, KafkaFenced
@@ -78,8 +79,8 @@ class StoreLeader:
 
 
 class OffsetStoreContract:
-    """Inherit this class; pytest runs its tests. A store that keeps only offsets may leave
-    :meth:`add` and :meth:`effects` out.
+    """Inherit this class; pytest runs its tests. For a store that keeps only offsets, leave
+    :meth:`add` and :meth:`effects` out: the tests of effects are skipped.
     """
 
     @abstractmethod
@@ -124,6 +125,10 @@ class OffsetStoreContract:
     @property
     def has_effects(self) -> bool:
         return type(self).add is not OffsetStoreContract.add
+
+    def require_effects(self) -> None:
+        if not self.has_effects:
+            raise SkipTest("the store keeps offsets only: there is no add() in this test")
 
     def setup_method(self) -> None:
         self._career = f"contract-{uuid4().hex[:8]}"
@@ -195,8 +200,7 @@ class OffsetStoreContract:
         assert again.begin() == {A: 6}
 
     def test_effects_happen_with_their_offsets_and_once(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader()
         leader.begin()
         self.add_in_handle(leader.store, "a", "b")
@@ -208,8 +212,7 @@ class OffsetStoreContract:
         assert self.standing() == ["a", "b"]
 
     def test_effects_do_not_happen_if_they_are_undone_or_the_term_ends(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader(9)
         leader.begin()
         self.add_in_handle(leader.store, "undone")
@@ -224,8 +227,7 @@ class OffsetStoreContract:
         assert self.standing() == ["kept"]
 
     def test_positions_are_stored_without_effects(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader()
         leader.begin()
         self.add_in_handle(leader.store, "a")
@@ -236,8 +238,7 @@ class OffsetStoreContract:
         assert leader.begin() == {A: 5, B: 3}
 
     def test_effects_are_accepted_in_handle_only(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader()
         leader.begin()
         with suppress(ConfigurationError):
@@ -247,8 +248,7 @@ class OffsetStoreContract:
         assert self.standing() == []
 
     def test_effects_of_a_call_that_failed_are_told_apart(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader()
         leader.begin()
         with HandleCall():  # one that fails, beside one that returns
@@ -258,8 +258,7 @@ class OffsetStoreContract:
         assert self.standing() == ["a"]
 
     def test_a_unit_test_can_take_the_effects_of_a_batch(self) -> None:
-        if not self.has_effects:
-            return
+        self.require_effects()
         leader = self.leader()
         self.add_in_handle(leader.store, "a", "b")
         assert len(leader.store.take_effects()) == 2

@@ -55,15 +55,15 @@ the ends of an abandoned batch are committed: raises BatchLost if the batch was 
 == unit/kafka/test_offset_stores.py
 any write of the term counts as this one
 = kafka/stores/zookeeper_offsets.py
--found.write == kept.write
-+found.term == kept.term
+-kept.write == mark
++kept.term == term.number
 operations added during a commit are dropped
 -wanted.effects.clear()
 +self._effects.clear()
 
 == unit/kafka/test_transaction_states.py
 a late transaction is not given up: a transaction that is open for too long is given up
-= kafka/stores/transaction.py
+= kafka/stores/transaction_offsets.py
 -        if is_late or isinstance(exc, KafkaFenced):
 -            self._discard()
 -        if is_late:
@@ -74,13 +74,11 @@ a transaction of a discarded producer is not in doubt
 -(TransactionState.ASKED, TransactionEvent.PRODUCER_GONE): TransactionState.IN_DOUBT
 +(TransactionState.ASKED, TransactionEvent.PRODUCER_GONE): TransactionState.UNSENT
 a doubt is forgotten without a fence: only fencing settles a transaction one way or the other
-= kafka/stores/transaction_offsets.py
 -            uncommitted.step(TransactionEvent.NOT_STORED)
 +            uncommitted.step(TransactionEvent.NOT_STORED)
 +        elif uncommitted is not None:
 +            uncommitted.state = TransactionState.UNSENT
 a transaction that is committed is committed again
-= kafka/stores/transaction.py
 -        if transaction.state is TransactionState.COMMITTED:
 -            return  # asked for again, because nobody had waited for the answer
 +        if transaction.state is TransactionState.COMMITTED:

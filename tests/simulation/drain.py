@@ -21,7 +21,7 @@ from leaderq.errors import LeaderqError
 from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, retry
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.record import Partition, Record
-from leaderq.kafka.stores import transaction
+from leaderq.kafka.stores import transaction_offsets
 from leaderq.term import Term
 from leaderq.testing.nemesis.checkers import Bounds, nothing_after_its_term
 from leaderq.testing.nemesis.history import What
@@ -460,7 +460,7 @@ def _patience(drawn: float) -> Any:
         names = "REBUILD_AFTER_S", "REBUILD_JOINING_AFTER_S"
         return mock.patch.multiple(term_consumer, **dict.fromkeys(names, 2.0))
     if drawn < 0.6:
-        return mock.patch.object(transaction, "TRANSACTION_TIMEOUT_S", 4.0)
+        return mock.patch.object(transaction_offsets, "TRANSACTION_TIMEOUT_S", 4.0)
     return nullcontext()
 
 

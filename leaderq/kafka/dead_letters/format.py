@@ -183,9 +183,12 @@ def _causes(error: BaseException) -> Iterator[str]:
     """Yield the error's text, then class and text of each error that caused it."""
     yield _said(error)
     seen = {id(error)}
-    while (
-        cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    ) and id(cause) not in seen:
+    while True:
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:  # (one of the user's may be false)
+            return
         yield f"caused by {_name(cause)}: {_said(cause)}"
         seen.add(id(cause))
         error = cause

@@ -85,10 +85,15 @@ class ReplayProgress:
     def copy(self) -> ReplayProgress:
         return ReplayProgress(self.next, set(self.left))
 
-    def note(self) -> str | None:
-        """Return the metadata to commit; ``None`` if it is too long for a broker."""
+    def note(self) -> str:
+        """Return the metadata to commit. Raises RequestRefused if it is too long for a broker."""
         note = _NOTED + ",".join(_ranges(self.left)) if self.left else ""
-        return note if len(note) <= MAX_NOTE else None
+        if len(note) <= MAX_NOTE:
+            return note
+        raise RequestRefused(
+            f"too many letters of one partition were left out to be remembered, {len(self.left)} of"
+            " them; replay them first, or all with fewer filters"
+        )
 
 
 def progress_noted(next_: int, note: str) -> ReplayProgress:
@@ -128,10 +133,13 @@ def replay_group(career: str) -> str:
 
 def replay_progress(reader: DeadLetterReader) -> dict[int, ReplayProgress]:
     """Return the group's progress in each partition. If it has committed nothing there, no letter
-    counts as replayed.
+    counts as replayed. Letters that retention has deleted are not left any more.
     """
     found = {number: ReplayProgress(start) for number, start in reader.starts.items()}
-    return found | {number: progress_noted(*noted) for number, noted in reader.noted().items()}
+    for number, noted in reader.noted().items():
+        known = found[number] = progress_noted(*noted)
+        known.left = {offset for offset in known.left if offset >= reader.starts[number]}
+    return found
 
 
 @dataclass(frozen=True)
@@ -339,7 +347,7 @@ class DeadLetterReplay:
             return 0.0
         places = {Partition(self._reader.topic, number): each for number, each in changed.items()}
         offsets = {where: each.next for where, each in places.items()}
-        self._producer.notes = {at: self._noted(at, each) for at, each in places.items()}
+        self._producer.notes = {where: each.note() for where, each in places.items()}
         self._began_s = clock.now_s()
         self._producer.begin()
         try:
@@ -357,12 +365,3 @@ class DeadLetterReplay:
         self._stored.update(changed)
         self.sent += len(batch)
         return len(batch) / self.rate_per_s if self.rate_per_s else 0.0
-
-    @staticmethod
-    def _noted(where: Partition, done: ReplayProgress) -> str:
-        if (note := done.note()) is not None:
-            return note
-        raise RequestRefused(
-            f"too many letters of partition {where.number} were left out to be remembered,"
-            f" {len(done.left)} of them; replay them first, or all with fewer filters"
-        )

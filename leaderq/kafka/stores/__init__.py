@@ -15,22 +15,18 @@ from leaderq.kafka.stores.zookeeper_offsets import ZooKeeperOffsets
 _OURS = KafkaOffsets, ZooKeeperOffsets, TransactionOffsets, ExternalOffsets
 STORES: dict[str, type[OffsetStore]] = {each.word: each for each in _OURS}
 
-StoreChoice = type[OffsetStore] | OffsetStore
-"""What ``offsets`` of a career means: one of :data:`STORES`, or the user's own store."""
 
-
-def chosen(offsets: object) -> StoreChoice | None:
-    """The store that ``offsets`` of a career names, or is; ``None`` if it is neither."""
+def chosen(offsets: object) -> OffsetStore | None:
+    """The store that ``offsets`` of a career is, or a new one of those it names; ``None`` if it is
+    neither.
+    """
     if isinstance(offsets, OffsetStore):
         return offsets
-    if isinstance(offsets, type) and offsets in STORES.values():
-        return offsets
-    return STORES.get(offsets) if isinstance(offsets, str) else None
+    return STORES[offsets]() if isinstance(offsets, str) and offsets in STORES else None
 
 
-def opened(choice: StoreChoice, context: StoreContext) -> OffsetStore:
-    """The store of one career."""
-    store = choice() if isinstance(choice, type) else choice
+def open_store(store: OffsetStore, context: StoreContext) -> None:
+    """Attach the store to its career. Raises ConfigurationError if another one has it open."""
     if store.used_by not in (None, context.career):
         raise ConfigurationError(
             f"offsets of {context.where} is a store that the career {store.used_by!r} of this"
@@ -38,4 +34,3 @@ def opened(choice: StoreChoice, context: StoreContext) -> OffsetStore:
         )
     store.used_by = context.career
     store.attach(context)
-    return store

@@ -35,7 +35,13 @@ from typing import Any
 
 from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.fencing import FencedRows, ParamStyle
-from leaderq.fencing.sql import checked_table, is_in_transaction, is_sqlite, written
+from leaderq.fencing.sql import (
+    checked_table,
+    is_in_transaction,
+    is_sqlite,
+    values_of,
+    written,
+)
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
 from leaderq.term import Term
 from leaderq.threads import primitives
@@ -67,21 +73,28 @@ class DatabaseOffsets:
 
     ``connect`` opens a connection. Each thread has its own, and each :meth:`load` opens new ones,
     because the old ones may be broken. Any ``autocommit`` and ``isolation_level`` will do, because
-    leaderq sets them. Workers take turns inside the ``with`` block, because every transaction locks
-    the career's term row; only the work outside the block is done in parallel.
+    leaderq sets them; rows may be sequences or mappings. Workers take turns inside the ``with``
+    block, because every transaction locks the career's term row; only the work outside the block is
+    done in parallel.
 
     *Guarantees:* the writes made through the cursor and the offsets are stored together or not at
     all; none by a term older than the newest that has loaded. *Not guaranteed:* anything for writes
     outside the ``with`` block, or for what commits by itself (DDL in some databases); a bound on
-    waiting for locks, which the connection's settings say. Errors of the driver pass through,
-    unless the term is over by then: that is :class:`~leaderq.errors.Deposed`, with the driver's
-    error as its cause.
+    waiting for locks, which the connection's settings say. Errors pass through, unless the term is
+    over by then: that is :class:`~leaderq.errors.Deposed`, with the error as its cause.
     """
 
     def __init__(
         self, connect: Callable[[], Any], *, career: str, table: str = "leaderq_offsets"
     ) -> None:
-        self._database = Database(connect)
+        # Not only callable(): a connection of sqlite3 can be called, too.
+        if hasattr(connect, "cursor") or not callable(connect):
+            raise ConfigurationError(
+                f"{connect!r} is not a function that opens a database connection; give one, such as"
+                " lambda: sqlite3.connect(path), so that each thread has a connection of its own"
+            )
+        self._connect = connect
+        self._connections: dict[int, Any] = {}  # by thread
         self._career = career
         self._table = checked_table(table)
         self._rows = FencedRows(table, key=("career", "topic", "partition"))
@@ -94,8 +107,8 @@ class DatabaseOffsets:
         """
         try:
             self._create_table()
-        except self._database.error:
-            # PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again.
+        except Exception as exc:  # noqa: BLE001  (PostgreSQL's IF NOT EXISTS fails where two create at once; a true error comes again)
+            log.debug("creating the table again error=%r", exc)
             self._create_table()
 
     def load(self, term: Term) -> dict[Partition, int]:
@@ -104,14 +117,15 @@ class DatabaseOffsets:
         """
         term.check()
         self._turn = primitives.RLock()  # a worker of an earlier term may hang in its block
-        self._database.close()
-        with self._explained(term), self._database.transaction() as cursor:
+        self.close()
+        with self._explained(term), self._begun() as cursor:
             self._put(term, _TERM_ROW, 0)
             found = self._execute(cursor, ALL_OFFSETS).fetchall()
-            return {
-                Partition(topic, int(number)): Offset(int(offset), int(epoch))
-                for topic, number, offset, epoch in found
-            }
+        columns = "topic", "partition", "next_offset", "leader_epoch"
+        return {
+            Partition(topic, int(number)): Offset(int(offset), int(epoch))
+            for topic, number, offset, epoch in (values_of(row, *columns) for row in found)
+        }
 
     @contextmanager
     def transaction(self, records: Sequence[Record], term: Term) -> Iterator[Any]:
@@ -124,7 +138,7 @@ class DatabaseOffsets:
         again.
         """
         term.check()
-        with self._turn, self._explained(term), self._database.transaction() as cursor:
+        with self._turn, self._explained(term), self._begun() as cursor:
             self._put(term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
             lasts: dict[Partition, Record] = {}
@@ -135,66 +149,61 @@ class DatabaseOffsets:
             for (topic, number), first in firsts.items():
                 where = {"topic": topic, "partition": number}
                 row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
-                if row is not None and int(row[0]) > first:
-                    raise AlreadyStored(Partition(topic, number), stored=int(row[0]), first=first)
+                stored = -1 if row is None else int(values_of(row, "next_offset")[0])
+                if stored > first:
+                    raise AlreadyStored(Partition(topic, number), stored=stored, first=first)
             yield cursor
-            self._database.check_still_open()
+            if is_in_transaction(self._connection) is False:
+                raise ConfigurationError(
+                    "the transaction was committed or rolled back inside the 'with' block; leave"
+                    " that to the block's end"
+                )
             for partition, last in lasts.items():
                 self._put(term, partition, after(last))
 
     def close(self) -> None:
-        """Close the connections that were opened here. May be called twice."""
-        self._database.close()
+        """Close the connections that were opened here. May be called twice. Never raises for a
+        connection that is broken, or that only its own thread may close (``sqlite3``): such a
+        connection ends when nothing uses it any more.
+        """
+        while self._connections:
+            _thread, connection = self._connections.popitem()
+            _close(connection)
 
     def _create_table(self) -> None:
-        with self._database.transaction() as cursor:
+        with self._begun() as cursor:
             self._execute(cursor, CREATE_TABLE)
 
     def _put(self, term: Term, where: Partition, at: int) -> None:
         place = {"career": self._career, "topic": where.topic, "partition": where.number}
         row = {"next_offset": int(at), "leader_epoch": epoch_of(at)}
-        self._rows.put(self._database.connection, term, {**place, **row})
+        self._rows.put(self._connection, term, {**place, **row})
 
     def _execute(self, cursor: Any, statement: str, **values: Any) -> Any:
-        is_named = is_sqlite(self._database.connection)
-        style = ParamStyle.NAMED if is_named else ParamStyle.PYFORMAT
+        style = ParamStyle.NAMED if is_sqlite(self._connection) else ParamStyle.PYFORMAT
         text = statement.replace("{table}", self._table)
         cursor.execute(*written(text, style, {"career": self._career, **values}))
         return cursor
 
     @contextmanager
     def _explained(self, term: Term) -> Iterator[None]:
-        """Within the block, raise ``Deposed`` for a driver's error if the term is over: the server
-        may have ended the session of a leader that was frozen.
+        """Within the block, raise ``Deposed`` for an error if the term is over: the server may have
+        ended the session of a leader that was frozen.
         """
         try:
             yield
-        except self._database.error as exc:
+        except Deposed:
+            raise
+        except Exception as exc:
             try:
                 term.check()
             except Deposed as deposed:
                 raise deposed from exc
             raise
 
-
-class Database:
-    """A connection for each thread, opened by ``connect`` when the thread first needs it."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        # The driver's errors, still recognised after the connection was given up.
-        self.error: tuple[type[Exception], ...] = ()
-        self._connect = connect
-        self._connections: dict[int, Any] = {}
-        # Not only callable(): a connection of sqlite3 can be called, too.
-        if hasattr(connect, "cursor") or not callable(connect):
-            raise ConfigurationError(
-                f"{connect!r} is not a function that opens a database connection; give one, such as"
-                " lambda: sqlite3.connect(path), so that each thread has a connection of its own"
-            )
-
     @property
-    def connection(self) -> Any:
-        """The connection of the calling thread."""
+    def _connection(self) -> Any:
+        """The connection of the calling thread, opened when it is first needed."""
         thread = primitives.get_ident()
         if (found := self._connections.get(thread)) is not None:
             return found
@@ -204,7 +213,6 @@ class Database:
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
-        self.error = (connection.Error,)
         connection.commit()  # what the function has begun
         if hasattr(connection, "autocommit"):
             connection.autocommit = True
@@ -213,20 +221,12 @@ class Database:
         self._connections[thread] = connection
         return connection
 
-    def close(self) -> None:
-        """Close all connections. Never raises for a connection that is broken, or that only its own
-        thread may close (``sqlite3``): such a connection ends when nothing uses it any more.
-        """
-        while self._connections:
-            _thread, connection = self._connections.popitem()
-            _close(connection)
-
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
+    def _begun(self) -> Iterator[Any]:
         """Begin a transaction, yield a cursor of the thread's connection, then commit. Any error
         rolls the transaction back.
         """
-        connection = self.connection
+        connection = self._connection
         if is_in_transaction(connection):
             raise ConfigurationError(
                 "a transaction is open on the database connection already; commit or roll it back"
@@ -240,13 +240,6 @@ class Database:
         except BaseException:
             self._abandon(connection)
             raise
-
-    def check_still_open(self) -> None:
-        if is_in_transaction(self.connection) is False:
-            raise ConfigurationError(
-                "the transaction was committed or rolled back inside the 'with' block; leave that"
-                " to the block's end"
-            )
 
     def _abandon(self, connection: Any) -> None:
         try:

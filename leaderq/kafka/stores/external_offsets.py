@@ -16,7 +16,6 @@ from leaderq.kafka.stores.offset_store import (
     checked_offsets,
 )
 from leaderq.term import Term
-from leaderq.threads import primitives
 
 
 class ExternalOffsets(OffsetStore):
@@ -43,33 +42,31 @@ class ExternalOffsets(OffsetStore):
     _load: LoadOffsets
 
     def __init__(self) -> None:
-        self._lock = primitives.Lock()
-        self._term: str | None = None
-        self._offsets: dict[Partition, int] = {}
+        # Of which term, and its offsets; replaced by the career thread, changed by the consumer's.
+        self._loaded: tuple[str, dict[Partition, int]] = ("", {})
 
     def attach(self, context: StoreContext) -> None:
         assert context.load_offsets is not None
         self._load, self._where = context.load_offsets, context.where
 
     def begin(self, term: Term) -> None:
-        checked = checked_offsets(self._load(term), f"'load_offsets' of {self._where}")
-        with self._lock:
-            self._term, self._offsets = term.id, checked
+        loaded = checked_offsets(self._load(term), f"'load_offsets' of {self._where}")
+        self._loaded = term.id, loaded
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
         """Return the user's offsets, and those committed since. Raises ``StoreAway`` until
         ``load_offsets`` has answered for this term.
         """
-        with self._lock:
-            if self._term != term.id:
-                raise StoreAway(
-                    f"'load_offsets' of {self._where} has not answered for term {term.number} yet"
-                )
-            return dict(self._offsets)
+        loaded_by, offsets = self._loaded
+        if loaded_by != term.id:
+            raise StoreAway(
+                f"'load_offsets' of {self._where} has not answered for term {term.number} yet"
+            )
+        return dict(offsets)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> DoneAtOnce:
         # ``handle`` has returned, so the user's store has these; or a partition begins there.
-        with self._lock:
-            if self._term == term.id:
-                self._offsets.update(offsets)
+        loaded_by, known = self._loaded
+        if loaded_by == term.id:
+            known.update(offsets)
         return DoneAtOnce()

@@ -7,8 +7,6 @@ from leaderq.kafka.record import Partition
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 from leaderq.term import Term
 
-GROUP_REMEDY = "set the group's offsets (leaderq offsets set)"
-
 
 class KafkaOffsets(OffsetStore):
     """The group's committed offsets in Kafka itself; the fence is the static membership (KIP-345).
@@ -19,7 +17,7 @@ class KafkaOffsets(OffsetStore):
 
     word = "kafka"
     promises = DeliveryPromise.AT_LEAST_ONCE, DeliveryPromise.AT_MOST_ONCE
-    remedy = GROUP_REMEDY
+    remedy = "set the group's offsets (leaderq offsets set)"
     in_group = True
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:

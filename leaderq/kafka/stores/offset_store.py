@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from leaderq.base.arguments import require
 from leaderq.errors import ConfigurationError, KafkaError, LeaderqError, told
@@ -27,7 +27,6 @@ from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
 from leaderq.zookeeper import Session
 
-T = TypeVar("T", bound="Uncommitted")
 LoadOffsets = Callable[[Term], Mapping[Any, int]]
 """From a term to where to read on, by ``Partition`` or ``(topic, number)``; absent: never read."""
 
@@ -220,6 +219,7 @@ class KeepsEffects(OffsetStore):
     """
 
     undoes = True
+    kept_as: ClassVar[type[Uncommitted]] = Uncommitted
 
     def __init__(self) -> None:
         self._effects: list[Any] = []
@@ -239,18 +239,18 @@ class KeepsEffects(OffsetStore):
     def undo(self) -> None:
         self._effects, self._uncommitted = [], None
 
-    def _to_commit(self, kind: type[T], offsets: Offsets) -> T:
+    def _to_commit(self, offsets: Offsets) -> Any:
         """Return what to commit with ``offsets``: the same object each time, until it is settled or
         undone.
         """
         if self._uncommitted is None:
-            self._uncommitted = kind(self.take_effects(), dict(offsets))
+            self._uncommitted = self.kept_as(self.take_effects(), dict(offsets))
         elif self._uncommitted.offsets != offsets:
             raise KafkaError(
                 f"offsets {self._uncommitted.offsets} are not committed yet, and {offsets} are to"
                 " be; undo() was left out"
             )
-        return self._uncommitted  # type: ignore[no-any-return]
+        return self._uncommitted
 
     def _settled(self, uncommitted: Uncommitted) -> None:
         if self._uncommitted is uncommitted:

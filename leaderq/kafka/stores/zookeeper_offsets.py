@@ -5,10 +5,12 @@
 added to it, are one multi; so they happen together, or not at all, and only while this leader's
 candidate znode exists.
 
-*The answer to a write was lost*: the znode tells. ``write`` is unique to each write: if the znode
-has it, the multi happened; if not, the multi is sent again (only the leader writes, so nothing else
-can have come between). *Deposed*: the error of ``term.write``. *An operation of the user's is
-refused*: ``EffectRefused``; nothing of the multi has happened.
+*The answer to a write was lost*: the multi is sent again. Each znode is written under the version
+that it had, so a multi that has happened is refused; then ``write``, unique to each, shows whose
+write came before. (A read alone would not do: the server that is reached next may not know of the
+write yet, Z5.) *The znode was deleted, or written by hand*: it is read, and the multi is sent
+again. *Deposed*: the error of ``term.write``. *An operation of the user's is refused*:
+``EffectRefused``; nothing of the multi has happened.
 
 The partitions are assigned, not subscribed, so Kafka's group decides nothing here. The offsets are
 also committed to the group, for tools that display lag.
@@ -18,9 +20,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from typing import Any
 
 from leaderq.base import clock
 from leaderq.errors import (
@@ -32,6 +36,8 @@ from leaderq.errors import (
     NotEmpty,
     RequestRefused,
     TooLarge,
+    ZooKeeperError,
+    told,
 )
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
@@ -50,27 +56,33 @@ from leaderq.kafka.stores.offset_store import (
 )
 from leaderq.term import Term
 from leaderq.threads import SerialExecutor
-from leaderq.zookeeper import Check, Create, Operation, Session, SetData
+from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
+from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.wire import Multi
 
 REFUSED_OPERATIONS = NodeExists, NoNode, BadVersion, NotEmpty, TooLarge
 """What ZooKeeper says of an operation, or of a whole multi, for what it is."""
+_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
 class TopicOffsets:
-    """What the znode of one topic holds. An offset's epoch is stored beside it, if it is known."""
+    """What the znode of one topic holds, and the znode's ``version``; ``None``: there is no znode.
+    An offset's epoch is stored beside it, if it is known.
+    """
 
     offsets: dict[str, int]
     term: int
     write: str
+    version: int | None = None
 
     def encoded(self) -> bytes:
         epochs = {number: epoch_of(at) for number, at in self.offsets.items() if epoch_of(at) >= 0}
-        rows = {**vars(self), "epochs": epochs}
-        return json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
+        rows = {"epochs": epochs, "offsets": self.offsets, "term": self.term, "write": self.write}
+        return json.dumps(rows, separators=(",", ":")).encode()
 
     @classmethod
-    def decoded(cls, data: bytes, path: str) -> TopicOffsets:
+    def decoded(cls, data: bytes, path: str, version: int | None = None) -> TopicOffsets:
         """Parse ``data``, read from ``path``; fields of newer versions are ignored."""
         try:
             found = json.loads(data)
@@ -79,7 +91,7 @@ class TopicOffsets:
                 str(int(number)): Offset(int(offset), int(epochs.get(number, -1)))
                 for number, offset in found["offsets"].items()
             }
-            return cls(offsets, int(found["term"]), str(found["write"]))
+            return cls(offsets, int(found["term"]), str(found["write"]), version)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             raise CorruptRecord(
                 f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets"
@@ -109,21 +121,26 @@ class ZooKeeperOffsets(KeepsEffects):
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[str, TopicOffsets] = {}
-        self._numbers = itertools.count(1)
+        # Not from 1: a store that hangs may have one after it in the same term.
+        self._numbers = itertools.count(int(clock.now_s() * 1000))
         self._background = SerialExecutor("leaderq-offsets")
 
     def attach(self, context: StoreContext) -> None:
         assert context.session is not None
         self._session, self._path = context.session, context.folder
 
+    def add(self, effects: Iterable[Any]) -> None:
+        """Add operations. One that cannot be sent raises here, where its record is known."""
+        operations = tuple(effects)
+        try:
+            Multi(operations, lambda path, ends: validated_path(path, open_ended=ends), ())
+        except Exception as exc:
+            what = f"{operations!r:.200} cannot be written with offsets"
+            raise ZooKeeperError(f"{what}: {told(exc)}") from exc
+        super().add(operations)
+
     def look_up(self, admin: OffsetAdmin) -> dict[Partition, int]:
-        found = {topic: self._read(topic) for topic in admin.topics}
-        return {
-            Partition(topic, int(number)): offset
-            for topic, kept in found.items()
-            if kept is not None
-            for number, offset in kept.offsets.items()
-        }
+        return _offsets(self._read(admin.topics))
 
     def require_settable(self, admin: OffsetAdmin) -> None:
         if admin.is_led:
@@ -135,37 +152,27 @@ class ZooKeeperOffsets(KeepsEffects):
     def put(self, admin: OffsetAdmin, offsets: Offsets) -> None:
         self.require_settable(admin)
         self._session.ensure_path(self._path)
-        puts: list[Operation] = []
-        for topic in sorted({where.topic for where in offsets}):
-            kept = self._read(topic)
-            before = kept or TopicOffsets({}, 0, "")
-            new = {str(where.number): at for where, at in offsets.items() if where.topic == topic}
-            mark = f"operator-{clock.calendar_s():.3f}"
-            data = TopicOffsets({**before.offsets, **new}, before.term, mark).encoded()
-            puts.append((Create if kept is None else SetData)(self._node(topic), data))
+        known = self._read({where.topic for where in offsets})
+        new = _changed(known, offsets, None, f"operator-{clock.calendar_s():.3f}")
         # Whoever begins to lead meanwhile may have loaded what was there before.
-        fence = [] if admin.term_version is None else [Check(admin.term, admin.term_version)]
+        fence: list[Operation] = [Create(admin.term), Delete(admin.term)]  # nobody has ever led
+        if admin.term_version is not None:
+            fence = [Check(admin.term, admin.term_version)]
         try:
-            self._session.multi([*fence, *puts])
+            self._session.multi([*fence, *self._puts(new)])
         except (BadVersion, NodeExists) as exc:
-            what = "somebody began to lead meanwhile, and nothing was set; stop all candidates"
-            raise RequestRefused(what) from exc
+            what = "somebody began to lead, or set them, meanwhile; nothing was set here"
+            raise RequestRefused(f"{what}: stop all candidates, and try again") from exc
 
     def load(self, consumer: ConsumerClient, term: Term, timeout_s: float) -> dict[Partition, int]:
-        topics = sorted({partition.topic for partition in consumer.existing()})
         try:
-            found = {topic: self._read(topic) for topic in topics}
+            self._known = self._read({partition.topic for partition in consumer.existing()})
         except ConnectionLost as exc:
             raise StoreAway(f"the offsets cannot be read from ZooKeeper: {exc}") from exc
-        self._known = {topic: kept for topic, kept in found.items() if kept is not None}
-        return {
-            Partition(topic, int(number)): offset
-            for topic, kept in self._known.items()
-            for number, offset in kept.offsets.items()
-        }
+        return _offsets(self._known)
 
     def commit(self, consumer: ConsumerClient, term: Term, offsets: Offsets) -> CommitFuture:
-        wanted = self._to_commit(Uncommitted, offsets)
+        wanted = self._to_commit(offsets)
         return self._background.submit(partial(self._write, term, wanted))
 
     def commit_positions(
@@ -181,54 +188,74 @@ class ZooKeeperOffsets(KeepsEffects):
     def _node(self, topic: str) -> str:
         return f"{self._path}/{topic}"
 
-    def _read(self, topic: str) -> TopicOffsets | None:
-        try:
-            data, _ = self._session.get(self._node(topic))
-        except NoNode:
-            return None
-        return TopicOffsets.decoded(data, self._node(topic))
+    def _read(self, topics: Iterable[str]) -> dict[str, TopicOffsets]:
+        found = {}
+        for topic in sorted(topics):
+            with suppress(NoNode):
+                data, stat = self._session.get(self._node(topic))
+                found[topic] = TopicOffsets.decoded(data, self._node(topic), stat.version)
+        return found
+
+    def _puts(self, new: Mapping[str, TopicOffsets]) -> list[Operation]:
+        return [
+            Create(self._node(topic), kept.encoded())
+            if kept.version is None
+            else SetData(self._node(topic), kept.encoded(), kept.version)
+            for topic, kept in new.items()
+        ]
 
     def _write(self, term: Term, wanted: Uncommitted) -> None:
-        new = self._changed(term, wanted.offsets)
+        mark = f"{term.number}-{next(self._numbers)}"
         while True:
             try:
-                puts = [
-                    (SetData if topic in self._known else Create)(self._node(topic), kept.encoded())
-                    for topic, kept in new.items()
-                ]
-                term.write([*puts, *wanted.effects])
-                break
-            except ConnectionLost:
-                if self._happened(term, new):
+                if self._is_written(term, wanted, mark):
                     break
-            except REFUSED_OPERATIONS as exc:
-                topic = None if exc.index is None else next(islice(new, exc.index, None), None)
-                if topic is None and wanted.effects:
-                    raise EffectRefused(exc) from exc
-                if topic is None or not isinstance(exc, NoNode):
-                    raise
-                self._known.pop(topic, None)  # deleted by somebody: it is made again
-                self._session.ensure_path(self._path)
-        self._known.update(new)
+            except ConnectionLost:
+                clock.sleep(_AGAIN_S)  # term.wait returns at once in a term that is to end
         wanted.effects.clear()  # if it is asked for again, because nobody had waited
         self._settled(wanted)
 
-    def _changed(self, term: Term, offsets: Offsets) -> dict[str, TopicOffsets]:
-        write = f"{term.number}-{next(self._numbers)}"
-        new: dict[str, TopicOffsets] = {}
-        for (topic, number), offset in offsets.items():
-            if topic not in new:
-                known = self._known[topic].offsets if topic in self._known else {}
-                new[topic] = TopicOffsets(dict(known), term.number, write)
-            new[topic].offsets[str(number)] = offset
-        return new
+    def _is_written(self, term: Term, wanted: Uncommitted, mark: str) -> bool:
+        """Write what is ``wanted``, unless that has happened; ``False``: it is to be tried again,
+        because a znode is not as it was known to be.
+        """
+        new = _changed(self._known, wanted.offsets, term.number, mark)
+        try:
+            results = term.write([*self._puts(new), *wanted.effects])
+        except REFUSED_OPERATIONS as exc:
+            if exc.index is None or exc.index >= len(new):
+                if wanted.effects:
+                    raise EffectRefused(exc) from exc
+                raise
+            self._session.ensure_path(self._path)
+            # What was refused was a write, so this read shows all that happened before it.
+            found = self._read(new)
+            others = {topic: it for topic, it in self._known.items() if topic not in new}
+            self._known = {**others, **found}
+            return any(kept.write == mark for kept in found.values())
+        for (topic, kept), result in zip(new.items(), results, strict=False):
+            version = 0 if kept.version is None else result.version
+            self._known[topic] = replace(kept, version=version)
+        return True
 
-    def _happened(self, term: Term, new: dict[str, TopicOffsets]) -> bool:
-        topic, kept = next(iter(new.items()))
-        while True:
-            term.check()
-            try:
-                found = self._read(topic)
-                return found is not None and found.write == kept.write
-            except ConnectionLost:
-                clock.sleep(0.05)  # term.wait returns at once in a term that is to end
+
+def _offsets(found: Mapping[str, TopicOffsets]) -> dict[Partition, int]:
+    return {
+        Partition(topic, int(number)): offset
+        for topic, kept in found.items()
+        for number, offset in kept.offsets.items()
+    }
+
+
+def _changed(
+    known: Mapping[str, TopicOffsets], offsets: Offsets, term: int | None, write: str
+) -> dict[str, TopicOffsets]:
+    """Return what to store of each topic. ``term``: ``None`` leaves what is stored."""
+    new: dict[str, TopicOffsets] = {}
+    for (topic, number), offset in offsets.items():
+        if topic not in new:
+            before = known.get(topic, TopicOffsets({}, 0, ""))
+            by = before.term if term is None else term
+            new[topic] = TopicOffsets(dict(before.offsets), by, write, before.version)
+        new[topic].offsets[str(number)] = offset
+    return new

@@ -50,6 +50,10 @@ LEVELS: dict[str, dict[str, Any]] = {
 class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "%s"
 
+    @pytest.fixture
+    def mapping_rows(self):
+        return {"row_factory": pytest.importorskip("psycopg.rows").dict_row}
+
     @pytest.fixture(params=LEVELS)
     def options(self, request):
         return LEVELS[request.param]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terms import open_term
 
+from leaderq.async_term import AsyncTerm
 from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.fencing import MAX_NUMBER, FencingToken
 from leaderq.fencing.fencing_token import judge, token_text
@@ -81,8 +82,9 @@ def test_the_highest_number_can_be_compared_but_more_than_15_digits_cannot_be_te
         token_text(FencingToken("c", 10**15))
 
 
-def test_a_refusal_names_career_and_numbers_says_what_to_do_and_ends_the_term():
-    term = open_term(3)
+@pytest.mark.parametrize("kind", [lambda term: term, AsyncTerm])
+def test_a_refusal_names_career_and_numbers_says_what_to_do_and_ends_the_term(kind):
+    term = kind(open_term(3))
     judge(term, None, "the store")
     judge(term, FencingToken("c", 3), "the store")
     with pytest.raises(Deposed) as refused:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.base import clock
-from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced
+from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, RequestRefused
 from leaderq.kafka.dead_letters.format import (
     PREFIX,
     REPLAYED,
@@ -26,6 +26,7 @@ from leaderq.kafka.dead_letters.replay import (
     DeadLetterReplay,
     ReplayProgress,
     progress_noted,
+    replay_progress,
 )
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
@@ -61,9 +62,14 @@ class Mute(Exception):
         raise RuntimeError("no")
 
 
+class Anything(Exception):
+    def __getattr__(self, name: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("error", "part", "told"),
     [
+        (Anything("x"), "text", "x"),
         (Own(), "error", f"{__name__}.Own"),
         (type("Own", (Exception,), {"__module__": "__main__"})(), "error", "Own"),
         (
@@ -94,6 +100,20 @@ def test_the_causes_of_an_error_are_told_once_each():
         assert said(outer)["text"] == expected
     outer.__suppress_context__ = True
     assert said(outer)["text"] == "one"
+
+
+class Problems(Exception):
+    """A list of none, which is false, or cannot be asked."""
+
+    def __len__(self) -> int:
+        return int(self.args[0])
+
+
+@pytest.mark.parametrize("length", ["0", "none"])
+def test_a_cause_is_told_though_it_is_false(length):
+    expected = f"one: caused by {__name__}.Problems: {length}"
+    assert said(raised(ValueError("one"), Problems(length)))["text"] == expected
+    assert said(raised(ValueError("one"), None, Problems(length)))["text"] == expected
 
 
 def test_a_letter_that_is_too_large_spares_what_a_replay_does_not_need():
@@ -277,10 +297,12 @@ def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chose
 
 @pytest.mark.parametrize(
     ("left", "note"),
-    [((12, 13, 14, 18), "left out: 12-14,18"), ((), ""), (range(12, 10_000, 2), None)],
+    [((12, 13, 14, 18), "left out: 12-14,18"), ((), "")],
 )
-def test_a_note_can_be_read_by_a_person_and_there_is_none_where_it_does_not_fit(left, note):
+def test_a_note_can_be_read_by_a_person_and_one_that_does_not_fit_is_refused(left, note):
     assert ReplayProgress(10_000, set(left)).note() == note
+    with pytest.raises(RequestRefused, match="4994 of them; replay them first"):
+        ReplayProgress(10_000, set(range(12, 10_000, 2))).note()
 
 
 @pytest.mark.parametrize("note", ["", "leaderq term 3", "by hand", "replayed 2-4,8"])
@@ -289,6 +311,13 @@ def test_an_offset_set_by_somebody_else_says_from_here_on(note):
     for bad in ("x", "1-", "", "0-99999999999"):  # one of ours gone bad
         with pytest.raises(CorruptRecord, match="--from-start"):
             progress_noted(5, f"left out: {bad}")
+
+
+def test_letters_that_retention_has_deleted_are_forgotten():
+    noted = {0: (40, "left out: 3-9,20-22"), 1: (5, "left out: 2")}
+    found = replay_progress(mock.Mock(starts={0: 21, 1: 2, 2: 7}, noted=lambda: noted))
+    kept = {0: ReplayProgress(40, {21, 22}), 1: ReplayProgress(5, {2})}
+    assert found == {**kept, 2: ReplayProgress(7)}
 
 
 @given(

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+from datetime import datetime
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -212,6 +213,27 @@ def test_the_rack_of_the_host_is_a_setting(client, name):
     career = dressed(type("Near", (Sums,), {"client": client}))
     career.settings = Settings(kafka_rack="b")
     assert career._declared().client_options == {name: "b"}
+    career.client_options = None
+    with pytest.raises(ConfigurationError, match="client_options of Near is not a mapping"):
+        career._declared()
+
+
+@pytest.mark.parametrize(
+    ("begin_at", "problem"),
+    [
+        ("2026-11-23", "is not a datetime.datetime"),
+        (datetime.min, "is out of range"),
+        (datetime(1900, 1, 1), None),
+        (None, None),
+    ],
+)
+def test_a_time_to_begin_at_has_a_time_stamp(begin_at, problem):
+    career = dressed(type("Late", (Sums,), {"begin_at": begin_at}))
+    if problem is None:
+        assert career._declared().begin_at is begin_at
+        return
+    with pytest.raises(ConfigurationError, match=f"of Late {problem}"):
+        career._declared()
 
 
 def test_tokens_are_asked_for_again_shortly_before_they_expire(monkeypatch):

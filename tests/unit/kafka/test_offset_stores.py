@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,15 +18,18 @@ from few_znodes import FewZnodes
 from terms import open_term
 
 from leaderq import errors
+from leaderq.base import clock
 from leaderq.errors import AlreadyStored, ConfigurationError
 from leaderq.kafka.clients.consumer import ConsumerClient, EffectRefused, KafkaAway
+from leaderq.kafka.groups import OffsetAdmin
+from leaderq.kafka.handling.on_error import is_about_records
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import opened
+from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.external_offsets import ExternalOffsets
 from leaderq.kafka.stores.offset_store import StoreContext, checked_offsets
 from leaderq.kafka.stores.zookeeper_offsets import TopicOffsets, ZooKeeperOffsets
-from leaderq.zookeeper import Create, SetData
+from leaderq.zookeeper import Create, Delete, SetData
 
 NO_CONSUMER = cast("ConsumerClient", None)
 
@@ -33,7 +37,8 @@ NO_CONSUMER = cast("ConsumerClient", None)
 def test_the_users_code_is_asked_once_a_term_and_what_was_committed_since_counts():
     first, second, t = open_term(1), open_term(2), Partition("t", 0)
     asked = StoreContext("c", "/", load_offsets=lambda term: {("t", 0): term.number, ("t", 1): 7})
-    store = opened(ExternalOffsets, asked)
+    store = ExternalOffsets()
+    open_store(store, asked)
     with pytest.raises(KafkaAway, match="term 1"):
         store.load(NO_CONSUMER, first, 1.0)
     store.begin(first)
@@ -80,7 +85,8 @@ def term(servers):
 @pytest.fixture
 def store(servers):
     session: Any = servers
-    made = opened(ZooKeeperOffsets, StoreContext("c", "/", folder="/o", session=session))
+    made = ZooKeeperOffsets()
+    open_store(made, StoreContext("c", "/", folder="/o", session=session))
     yield made
     made.close()
 
@@ -98,6 +104,29 @@ def test_operations_added_while_a_commit_is_under_way_go_with_the_next(store, te
     assert [write[1:] for write in servers.writes] == [(USERS,), (later,)]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [Create("/in-a-list")],
+        Create("orders"),
+        Create("/orders/"),
+        Delete("/orders//7"),
+        Create("/text", cast("bytes", "text")),
+        SetData("/one", b"", cast("int", "1")),
+        SetData("/much", b"", 2**31),
+    ],
+    ids=repr,
+)
+def test_an_operation_that_cannot_be_sent_is_refused_where_it_is_added(store, term, servers, wrong):
+    with pytest.raises(errors.ZooKeeperError, match="cannot be written with offsets") as refused:
+        store.add([USERS, wrong])
+    assert is_about_records(refused.value)
+    store.add([Create("/jobs/", sequential=True)])
+    commit(store, term, 5)
+    assert [write[1:] for write in servers.writes] == [(Create("/jobs/", sequential=True),)]
+
+
 def test_positions_are_written_without_the_operations_of_the_batch_in_hand(store, term, servers):
     store.add([USERS])
     assert store.commit_positions(None, term, {A: 3}).done(30)
@@ -113,15 +142,58 @@ def test_what_a_former_term_left_goes_with_no_commit_of_the_next(store, term, se
 
 
 @pytest.mark.parametrize("has_happened", [True, False])
-def test_a_write_whose_answer_was_lost_is_repeated_unless_it_has_happened(
-    store, term, servers, has_happened
+def test_a_write_whose_answer_was_lost_is_done_once(store, term, servers, has_happened):
+    commit(store, term, 5)
+    lost = errors.ConnectionLost("no answer")
+    servers.errors, servers.lags = [(lost, has_happened)], True
+    store.add([USERS])
+    servers.get_errors = [lost]
+    commit(store, term, 6)
+    commit(store, term, 7)
+    kept = TopicOffsets.decoded(servers.data["/o/t"], "/o/t")
+    assert (kept.offsets, kept.term, servers.versions["/user"]) == ({"0": 7}, 3, 0)
+
+
+def test_the_write_of_a_store_that_hung_in_the_same_term_is_not_taken_for_ones_own(
+    servers, term, monkeypatch
+):
+    session: Any = servers
+    for now_s, offset in ((100.0, 5), (130.0, 6)):
+        with monkeypatch.context() as then:
+            then.setattr(clock, "now_s", lambda: now_s)  # noqa: B023 - called at once
+            store = ZooKeeperOffsets()
+        store.attach(StoreContext("c", "/", folder="/o", session=session))
+        commit(store, term, offset)
+        store.close()
+    assert TopicOffsets.decoded(servers.data["/o/t"], "/o/t").offsets == {"0": 6}
+
+
+def test_a_znode_that_was_written_by_hand_keeps_what_was_written_of_other_partitions(
+    store, term, servers
 ):
     commit(store, term, 5)
-    servers.errors = [(errors.ConnectionLost("no answer"), has_happened)]
+    servers.set("/o/t", TopicOffsets({"0": 4, "7": 9}, 3, "by hand").encoded(), version=-1)
     commit(store, term, 6)
-    assert len(servers.writes) == (2 if has_happened else 3)
     kept = TopicOffsets.decoded(servers.data["/o/t"], "/o/t")
-    assert (kept.offsets, kept.term) == ({"0": 6}, 3)
+    assert (kept.offsets, kept.term) == ({"0": 6, "7": 9}, 3)
+
+
+@pytest.mark.parametrize("has_led", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+def test_offsets_are_not_set_beside_a_leader_that_begins(store, servers, term, has_led, begins):
+    if has_led:
+        servers.create("/term", b"1")
+        commit(store, term, 5)
+    version = 0 if has_led else None
+    admin = OffsetAdmin("k:1", "g", "c", {}, "", ("t",), "/term", version, is_led=False)
+    write = SetData("/term", b"2") if has_led else Create("/term", b"1")
+    servers.during = [partial(servers.write, [write])] if begins else []
+    if begins:
+        with pytest.raises(errors.RequestRefused, match="somebody began to lead"):
+            store.put(admin, {A: 9})
+    else:
+        store.put(admin, {A: 9})
+    assert store.look_up(admin).get(A) == (9 if not begins else 5 if has_led else None)
 
 
 REFUSED_BY_SERVER = [
@@ -131,10 +203,7 @@ REFUSED_BY_SERVER = [
     errors.NotEmpty("children", path="/user", index=1),
     errors.TooLarge("the multi", size=2_000_000, limit=1_000_000),
 ]
-NOT_ABOUT_IT = [
-    errors.NodeExists("there", path="/o/t", index=0),
-    errors.NoPermission("no right", path="/user", index=1),
-]
+NOT_ABOUT_IT = [errors.NoPermission("no right", path="/user", index=1)]
 
 
 @pytest.mark.parametrize("error", [*REFUSED_BY_SERVER, *NOT_ABOUT_IT], ids=repr)
@@ -157,7 +226,7 @@ def test_an_operation_of_the_users_that_is_refused_is_an_effect_refused_and_noth
 
 def test_offsets_whose_znode_was_deleted_are_written_again(store, term, servers):
     commit(store, term, 5)
-    servers.errors = [(errors.NoNode("gone", path="/o/t", index=0), False)]
+    del servers.data["/o/t"]
     store.add([USERS])
     commit(store, term, 6)
     assert [type(write[0]) for write in servers.writes] == [Create, SetData, Create]
@@ -192,8 +261,20 @@ if sys.version_info >= (3, 12):
     CONTROLS += [{"autocommit": True}, {"autocommit": False}]
 
 
+class MappingRows(sqlite3.Connection):
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.row_factory = lambda cursor, row: {
+            column[0]: value for column, value in zip(cursor.description, row, strict=True)
+        }
+
+
 class TestDatabaseOffsets(DatabaseOffsetsContract):
     mark = "?"
+
+    @pytest.fixture
+    def mapping_rows(self):
+        return {"factory": MappingRows}
 
     @pytest.fixture(params=CONTROLS, ids=str)
     def options(self, request):
@@ -233,6 +314,17 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
         ):
             cursor.execute("COMMIT")
         assert store.load(term) == {}
+
+    def test_an_error_after_the_end_of_the_term_says_that_it_is_over(self, connect):
+        term = open_term(1)
+
+        def fail() -> Any:
+            term.wind_up(errors.Reason.LEASE)
+            raise OSError("no route")
+
+        with pytest.raises(errors.Deposed) as over:
+            DatabaseOffsets(fail, career="c").load(term)
+        assert isinstance(over.value.__cause__, OSError)
 
     def test_a_connection_in_place_of_a_function_is_refused(self, connect):
         with closing(connect()) as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 import pytest
 
@@ -25,7 +26,7 @@ from leaderq.kafka import (
 )
 from leaderq.kafka.consuming.term_consumer import Outage
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import opened
+from leaderq.kafka.stores import open_store
 from leaderq.term import Term
 from leaderq.testing import OffsetStoreContract, drive, records
 
@@ -142,6 +143,19 @@ def test_the_contract_finds_a_store_that(name):
             getattr(tried, each)()
 
 
+def test_a_store_of_offsets_only_is_not_said_to_have_passed_the_tests_of_effects():
+    kept: dict[str, Any] = {
+        "make_store": TestTheContract.make_store,
+        "kind": MemoryOffsets,
+        "server": {},
+    }
+    tried: Any = type("OffsetsOnly", (OffsetStoreContract,), kept)()
+    tried.setup_method()
+    tried.test_an_older_leader_is_refused_and_nothing_of_it_is_stored()
+    with pytest.raises(SkipTest):
+        tried.test_effects_happen_with_their_offsets_and_once()
+
+
 # -- where it plugs in
 
 
@@ -171,6 +185,15 @@ def test_a_store_of_ones_own_is_asked_for_its_promises():
         declared(offsets=MemoryOffsets)
 
 
+@pytest.mark.parametrize("name", ["fence", "commit", "put"])
+def test_a_store_with_a_coroutine_is_refused_because_nobody_would_await_it(name):
+    async def later(*_: object) -> None: ...
+
+    own = type("Own", (MemoryOffsets,), {name: later})({})
+    with pytest.raises(ConfigurationError, match=rf"Own, .* has coroutines \({name}\)"):
+        declared(offsets=own)
+
+
 def test_what_leaderqs_own_stores_offer_is_refused_by_name():
     def handle(self: Any, records: Sequence[Record], term: Term) -> None:
         self.produce("out", b"x")
@@ -190,10 +213,10 @@ def test_a_unit_test_sees_its_effects_as_far_as_they_are_committed():
 
 def test_two_careers_of_a_process_do_not_share_one():
     store = MemoryOffsets({})
-    assert opened(store, StoreContext("one", "/")) is store
-    opened(store, StoreContext("one", "/"))  # its parts are made again
+    open_store(store, StoreContext("one", "/"))
+    open_store(store, StoreContext("one", "/"))  # its parts are made again
     with pytest.raises(ConfigurationError, match="give each career a MemoryOffsets of its own"):
-        opened(store, StoreContext("two", "/"))
+        open_store(store, StoreContext("two", "/"))
     assert store.career == "one"
 
 

@@ -22,8 +22,7 @@ from leaderq.kafka.clients.consumer import (
 )
 from leaderq.kafka.clients.producer import TRANSACTION_TIMEOUT_S, Message
 from leaderq.kafka.record import Partition
-from leaderq.kafka.stores import opened
-from leaderq.kafka.stores import transaction as module
+from leaderq.kafka.stores import transaction_offsets as module
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.kafka.stores.transaction_offsets import TransactionOffsets
 
@@ -157,11 +156,6 @@ class Consumer:
     def join(self, allowed: Any, timeout_s: float) -> bool:
         return True
 
-    def attend(self, timeout_s: float) -> None: ...
-
-    def assigned(self) -> set[Partition]:
-        return {A}
-
     def committed(self, timeout_s: float) -> dict[Partition, int]:
         return dict(self._broker.stored)
 
@@ -209,9 +203,8 @@ class Leader:
         self.broker = broker or Broker()
         self.broker.is_deposed = False
         self.consumer: Any = Consumer(self.broker)
-        self.store: Any = opened(
-            TransactionOffsets, StoreContext("c", "/", make_producer=self.broker.make)
-        )
+        self.store: Any = TransactionOffsets()
+        self.store.attach(StoreContext("c", "/", make_producer=self.broker.make))
         self.begin()
 
     def begin(self) -> int:
