@@ -333,11 +333,6 @@ class Candidate:
     # ---- on a thread of ZooKeeper's -------------------------------------------------------------
 
     def _session_changed(self, state: SessionState) -> None:
-        tenure = self._campaign.tenure
-        if tenure is not None and state in (SessionState.LOST, SessionState.CLOSED):
-            # At once, not when the candidate's thread comes to it: a session that is replaced or
-            # closed is ended the moment after this returns, and then another candidate may lead.
-            tenure.term.wind_up(Reason.SESSION)
         self._inbox.put(_session_inputs[state])
         if state is SessionState.CLOSED:
             self._inbox.put(self._withdraw)  # else it would try to enlist again for ever

@@ -6,8 +6,9 @@ nothing. One proof is under way at a time. While somebody holds the pulse, there
 T/7 and at each new connection; else only when somebody asks for one.
 
 What happens on each failure: without a connection or an answer no proof comes, and the trusted time
-runs out. When the session is over, its proofs do not count for the next session. When a shorter
-time-out is granted, the trusted time is shortened before anybody hears of the connection.
+runs out. When the session is over, its proofs do not count any more, and whoever holds the pulse is
+told; if the session is closed or replaced, before the servers are told. When a shorter time-out is
+granted, the trusted time is shortened before anybody hears of the connection.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ class Pulse:
         """Prove the session again and again until the returned function is called.
 
         ``on_proof`` is called with the newest proof now, with each newer one, and again with a
-        proof whose time-out has become shorter. It must not block, because it runs on a thread of
-        the session.
+        proof whose time-out has become shorter. When the session is over, or is about to be ended,
+        it is called with a proof of another session, or of none. It must not block, because it runs
+        on a thread of the session.
         """
         mark = object()
         with self._lock:
@@ -132,14 +134,18 @@ class Pulse:
         answer.add_done_callback(partial(self._synced, wanted, future))
         return future
 
-    def connected(self) -> None:
-        """Take note of a new connection; the thread that heard of it calls this."""
+    def look(self) -> None:
+        """Take note of a new connection, or that the session is over; the thread that learned of it
+        calls this before it does anything else. Whoever holds the pulse is told.
+        """
+        session = self._session()
         with self._lock:
-            known = self._proof
-            self._proof = known.granted(self._shares())
+            known, shares = self._proof, self._shares()
+            is_mine = known.session == session
+            self._proof = known.granted(shares) if is_mine else Proof(session, shares)
             if self._proof is not known:
                 self._tell()
-        if self._holders:
+        if self._holders and session is not None:
             self._due_s = 0.0
             self._service.wake()
 

@@ -387,7 +387,6 @@ def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     if watch is None:
         return None
     require(plain_function("watch", watch))
-    hash(watch)  # kazoo keeps watches in sets, on a thread that an unhashable one would end
     return OneShot(watch, path)
 
 

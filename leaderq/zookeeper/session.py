@@ -37,6 +37,7 @@ from leaderq import errors
 from leaderq.base import clock, host
 from leaderq.base.lazy import provided
 from leaderq.threads import Listeners, primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
@@ -128,11 +129,13 @@ class Session(Requests):
         self._name = name or "zookeeper"
         self._pid = host.pid()
         self._lock = primitives.Lock()
-        self._replacing = primitives.Lock()
+        # Held while a client is replaced or ended, by whoever does so; a listener that is told of
+        # that may close the session.
+        self._replacing = primitives.RLock()
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
         self._former: Credentials | None = None
-        """The credentials of a session that was lost with its client, and may still live."""
+        """Those of a session that is not ours any more, and may still live on the servers."""
         self._closed = primitives.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners(self._name)
@@ -431,18 +434,19 @@ class Session(Requests):
             with self._lock:
                 if self._state is SessionState.CLOSED:
                     return
-                # A client that died takes its connection along, not its session.
-                old, credentials = self._client, self._credentials or self._former
+                old = self._client
                 self._client = self._new_client(old)
                 if self._state is not SessionState.LOST:
                     self._listeners.put(SessionState.LOST)
-                self._state, self._credentials = SessionState.LOST, None
-                self._former = credentials
+                self._state = SessionState.LOST
+                # A client that died takes its connection along, not its session.
+                self._disown_session()
             log.warning("ZooKeeper client replaced client=%s reason=%s", self._label(old), reason)
+            self.pulse.look()
             self._listeners.deliver()
             if self.pulse.is_held:
                 old.finish(timeout_s=REPLACE_TIMEOUT_S, ends_session=False)
-            elif self._end(old, credentials, REPLACE_TIMEOUT_S):
+            elif self._end(old, self._former, REPLACE_TIMEOUT_S):
                 self._former = None
             with self._lock:
                 is_wanted = self._state is not SessionState.CLOSED
@@ -462,30 +466,34 @@ class Session(Requests):
     def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         if host.has_forked_from(self._pid):
             return False
+        deadline = clock.awake_s() + bounded_s(timeout_s)
         with self._lock:
-            is_first = self._state is not SessionState.CLOSED
-            self._state = SessionState.CLOSED
-        if not is_first:
-            self._closed.wait(timeout_s)
-            return self._is_over
-        # Announced before it is done: code that relies on an ephemeral znode of this session must
-        # stop that before the znode can vanish.
-        self._listeners.announce(SessionState.CLOSED)
+            if self._state is not SessionState.CLOSED:
+                self._state = SessionState.CLOSED
+                self._listeners.put(SessionState.CLOSED)
+                self._disown_session()
+        # Told before it is done: code that relies on an ephemeral znode of this session must stop
+        # before the znode can vanish.
+        self.pulse.look()
+        self._listeners.deliver()
         self._supervisor.stop()
         self.pulse.stop()
-        deadline = clock.awake_s() + timeout_s
-        try:
-            # A replacement under way is bounded, and must not open a client after this.
-            with self._replacing:
-                credentials = self._credentials or self._former
-                left_s = max(0.0, deadline - clock.awake_s())
-                self._is_over = self._end(self._client, credentials, left_s)
-            if credentials is not None and not self._is_over:
-                log.warning(_NOT_ENDED, credentials.session_id)
-        finally:
-            self._credentials = None
-            self._closed.set()
+        # Whoever has it does the same, or replaces the client: that is bounded.
+        if self._replacing.acquire(timeout=max(0.0, deadline - clock.awake_s())):
+            try:
+                if not self._closed.is_set():
+                    left_s = max(0.0, deadline - clock.awake_s())
+                    self._is_over = self._end(self._client, self._former, left_s)
+                    if self._former is not None and not self._is_over:
+                        log.warning(_NOT_ENDED, self._former.session_id)
+                    self._closed.set()
+            finally:
+                self._replacing.release()
         return self._is_over
+
+    def _disown_session(self) -> None:
+        """Note that the present session is not ours any more; it may still live. Under the lock."""
+        self._former, self._credentials = self._credentials or self._former, None
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
         """Close ``client``, within ``timeout_s`` seconds; return whether its session is certainly
@@ -550,14 +558,14 @@ class Session(Requests):
                 if state is SessionState.CONNECTED:
                     self._credentials = client.credentials
                 elif state is SessionState.LOST:
-                    is_over = client.client_state == KeeperState.EXPIRED_SESSION
-                    self._former = None if is_over else self._credentials
-                    self._credentials = None
+                    self._disown_session()
+                    if client.client_state == KeeperState.EXPIRED_SESSION:
+                        self._former = None
         if is_news:
             level, line = _LOG_LINES[state]
             state_log.log(level, "%s %s", line, self._label(client))
+            self.pulse.look()
             if state is SessionState.CONNECTED:
-                self.pulse.connected()
                 self._watches.restore()
             self._listeners.deliver()
         self._supervisor.wake()

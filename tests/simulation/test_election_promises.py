@@ -17,7 +17,7 @@ from leaderq.errors import SessionClosed, WouldDeadlock
 from leaderq.events import TermEnding, WorkPaused
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
-from leaderq.zookeeper import SetData
+from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import CONTROL, LINE, Scene, lives, scene
 
 
@@ -313,6 +313,39 @@ def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refuse
 
     with pytest.raises(SessionClosed):
         a.do(lead)
+
+
+@pytest.mark.parametrize("slow_s", [0.0, 0.5])
+@scene(timeout_s=6.0)
+def test_a_session_closed_by_a_listener_ends_the_term_before_another_begins(s, slow_s):
+    a, b = s.actors("ab")
+
+    def closing(state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            a.session.close()
+            clock.sleep(slow_s)  # whoever stands behind it hears later of what it did
+
+    a.do(lambda: a.session.add_listener(closing))
+    a.lead()
+    b.wait_in_line()
+    a.session.drop_connection()
+    b.await_term()
+
+
+@scene(5, timeout_s=6.0)
+def test_a_listener_may_close_a_session_that_is_being_replaced(s):
+    a, b = s.actors("ab")
+
+    def closing(state: SessionState) -> None:
+        if state is SessionState.LOST:
+            assert a.session.close()
+
+    a.do(lambda: a.session.add_listener(closing))
+    a.lead()
+    b.wait_in_line()
+    s.replace(a)
+    b.await_term()
+    assert a.session.state is SessionState.CLOSED
 
 
 @scene(timeout_s=20.0)

@@ -186,11 +186,11 @@ def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once
     requests.answer_both()
     assert len(told) == 2
     requests.timeout_s = 12.0
-    requests.pulse.connected()
+    requests.pulse.look()
     assert told[2:] == [Proof(7, Shares(12.0), 100.0)]
     let_go()
     requests.timeout_s = 6.0
-    requests.pulse.connected()
+    requests.pulse.look()
     assert len(told) == 3
     requests.pulse.stop()
 
