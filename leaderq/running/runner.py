@@ -56,6 +56,7 @@ from leaderq.schedules.timetable import timetable_of
 from leaderq.term import OpenTerm, Reason
 from leaderq.threads import Retry, Waker, primitives
 from leaderq.threads.stacks import stack_of
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -326,7 +327,11 @@ class Runner:
             term = self._candidate.await_term()
             if term is None:
                 continue
-            record = self._serve(term, record)
+            try:
+                record = self._serve(term, record)
+            except BaseException:  # a fault of ours, or the system has no thread left
+                self._candidate.conclude(term, Reason.FAILED)
+                raise
             if term.is_finished or not self._stands_again():
                 return
             self._cool_off(record)
@@ -340,7 +345,7 @@ class Runner:
         if record.why:
             who = self.career_name, self.candidate_id
             self.events.publish(CoolingOff(*who, record.seconds, record.failures, record.why))
-        self._stopping.wait(record.seconds)
+        self._stopping.wait(bounded_s(record.seconds))
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
         """Serve ``term`` and release it; return the cool-off record after it."""

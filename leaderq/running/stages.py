@@ -175,16 +175,19 @@ class StageRunner:
         try:
             code(self._term)
         except Deposed as exc:
-            self._term.wind_up(exc.reason)
-            self._events.publish(WorkRefused(*self._who, stage, exc.reason))
+            reason = getattr(exc, "reason", None)  # a subclass of the user's may have none
+            reason = reason if isinstance(reason, Reason) else Reason.FENCED
+            self._term.wind_up(reason)
+            self._events.publish(WorkRefused(*self._who, stage, reason))
             return False
         except UnitAbandoned:
             if stage is not Stage.EXECUTION:
                 return False  # coroutines that were cancelled in time
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
-            self._error = self._error or CareerFailed(self._term.career, stage.value, exc)
-            self._error.__cause__ = self._error.__cause__ or exc
+            if self._error is None:
+                self._error = CareerFailed(self._term.career, stage.value, exc)
+                self._error.__cause__ = exc
             self._events.publish(CareerError(*self._who, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()

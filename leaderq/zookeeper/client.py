@@ -9,6 +9,7 @@ servers have accepted the credentials; here nobody hears of the connection until
 from __future__ import annotations
 
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -74,7 +75,8 @@ class Client(KazooClient):
 
     ``on_state`` and ``on_event`` run on the connection thread, and must return at once; ``on_end``
     is called once, when that thread has ended. Until this client has connected, it uses the
-    time-out and the server addresses of ``predecessor``.
+    time-out and the server addresses of ``predecessor``. ``tls`` is the context of ``security``,
+    whose files its owner has read once: they may be gone, or have other relative paths, by now.
     """
 
     handler: Transport
@@ -89,6 +91,7 @@ class Client(KazooClient):
         on_state: Callable[[Client, str], object],
         on_event: Callable[[int, str], object],
         on_end: Callable[[], object],
+        tls: ssl.SSLContext | None,
         credentials: Credentials | None = None,
         predecessor: Client | None = None,
     ) -> None:
@@ -100,7 +103,6 @@ class Client(KazooClient):
         self._open_state: str = KeeperState.CONNECTED
         # kazoo's own default doubles the pause between attempts up to an hour.
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=1)
-        tls = security.ssl_context()
         super().__init__(
             hosts=str(address),
             timeout=timeout_s,

@@ -29,12 +29,14 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
 from leaderq import errors
 from leaderq.base import clock, host
+from leaderq.base.arguments import at_least, is_number, require
 from leaderq.base.lazy import provided
 from leaderq.threads import Listeners, primitives
 from leaderq.threads.waker import bounded_s
@@ -62,6 +64,8 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 5.0
+_LONGEST_S = (2**31 - 1) / 1000
+"""The longest session time-out that fits into a request."""
 REPLACE_TIMEOUT_S = 1.0
 """How long a replaced client may take to close its session, itself and through another one."""
 
@@ -126,6 +130,7 @@ class Session(Requests):
         self._chroot = address.chroot
         self._asked_timeout_s = timeout_s
         self._security = security
+        self._tls = security.ssl_context()
         self._name = name or "zookeeper"
         self._pid = host.pid()
         self._lock = primitives.Lock()
@@ -525,6 +530,7 @@ class Session(Requests):
             on_state=self._heard,
             on_event=self._watches.route,
             on_end=self._supervisor.wake,
+            tls=self._tls,
             predecessor=predecessor,
         )
 
@@ -633,18 +639,27 @@ def connect(
     :raises AccessRefused: a server refused the credentials.
     :raises ZooKeeperError: the server is older than 3.6.
     """
-    address = parsed_address(hosts)
-    security = security or NO_SECURITY
-    security.validate()
-    times = [("session time-out", timeout_s), ("connect time-out", connect_timeout_s)]
+    times = {"timeout_s": timeout_s, "connect_timeout_s": connect_timeout_s}
     if tick_s is not None:
-        times.append(("tick", tick_s))
-    for what, seconds in times:
-        if not 0 < seconds < 2**31 / 1000:
-            problem = f"{what} {seconds!r} s is out of range; give a positive number of seconds"
-            raise errors.ConfigurationError(problem)
+        times["tick_s"] = tick_s
+    problems = [
+        f"{name}={seconds!r}: give seconds above 0, {_LONGEST_S:.0f} at most"
+        for name, seconds in times.items()
+        if not (is_number(seconds) and 0 < seconds <= _LONGEST_S)
+    ]
+    security = NO_SECURITY if security is None else security
+    for check in (
+        partial(parsed_address, hosts),
+        security.validate,
+        lambda: require(at_least("max_request_bytes", max_request_bytes, 1, "bytes")),
+    ):
+        try:
+            check()
+        except errors.ConfigurationError as exc:
+            problems += exc.problems
+    require(*problems)
     session = Session(
-        address,
+        parsed_address(hosts),
         timeout_s=timeout_s,
         security=security,
         name=name,

@@ -131,6 +131,7 @@ class SimulatedClient:
         on_state: Callable[[Any, str], object],
         on_event: Callable[[int, str], object],
         on_end: Callable[[], object],
+        tls: object = None,
         credentials: Credentials | None = None,
         predecessor: SimulatedClient | None = None,
     ) -> None:

@@ -19,7 +19,12 @@ from leaderq.zookeeper.client import (
     TimeWithoutAttempt,
     replacement_reason,
 )
-from leaderq.zookeeper.connection import Liveness, ServerConnection, connect_limit_s
+from leaderq.zookeeper.connection import (
+    Liveness,
+    ServerConnection,
+    Transport,
+    connect_limit_s,
+)
 
 T = 6.0
 
@@ -169,3 +174,25 @@ def test_credentials_make_znodes_their_creators_own_unless_told_otherwise():
     assert [entry.id.scheme for entry in Security(tls=True).acl()] == ["world"]
     assert owner.auth_data() == [("digest", "a:b")]
     assert owner.sasl_options() is None
+
+
+class Rude(BaseException):
+    """Of a user's, like those of pytest and of asyncio."""
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, Rude])
+def test_a_callback_that_raises_anything_ends_no_thread_of_the_session(error, caplog):
+    def raising() -> None:
+        raise error
+
+    transport = Transport("test", lambda: 1.0, None)
+    transport.start()
+    heard: list[str] = []
+    for job in (raising, lambda: heard.append("told")):
+        transport.complete(job)
+        transport.watch(job)
+    eventually(lambda: heard == ["told", "told"])
+    transport.stop(30)
+    assert caplog.text.count("callback failed") == 2
+    if error is not KeyboardInterrupt:  # which is Ctrl-C on this thread
+        transport.complete(raising)
