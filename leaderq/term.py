@@ -147,8 +147,8 @@ class Term:
         pass.
         """
         # A NaN is never reached and never ahead: a loop around this wait would not wait at all.
-        is_number = isinstance(seconds, Real) and seconds == seconds
-        require(wanted("seconds", seconds, is_number, "a number"))
+        given: Any = seconds
+        require(wanted("seconds", given, isinstance(given, Real) and given == given, "a number"))
         return seconds
 
     def _left_s(self, end_s: float) -> float:

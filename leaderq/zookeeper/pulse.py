@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from leaderq.base import clock
 from leaderq.errors import LeaderqError, NoNode, NoPermission
 from leaderq.threads import Service, primitives
-from leaderq.zookeeper.proof import Echoes, Proof, Shares
+from leaderq.zookeeper.proof import Proof
 from leaderq.zookeeper.wire import Check
 
 if TYPE_CHECKING:
-    from leaderq.zookeeper.requests import Requests
+    from leaderq.zookeeper.session import Session
 
 log = logging.getLogger(__name__)
 OnProof = Callable[[Proof], object]
@@ -37,29 +37,15 @@ _ROOT = "/"
 class Pulse:
     """Makes and keeps the proofs of one session. Any thread may use it; only :meth:`ensure` waits.
 
-    ``requests`` sends the requests. ``session()`` returns the session's present id, ``None``
-    without a session; ``shares()`` and ``echoes()`` return those of the newest connection.
-    ``let_go()`` is called when a holder has released the pulse.
+    ``let_go()`` is called when a holder has released it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        requests: Requests,
-        *,
-        session: Callable[[], int | None],
-        shares: Callable[[], Shares],
-        echoes: Callable[[], Echoes],
-        let_go: Callable[[], object],
-    ) -> None:
-        self._requests = requests
+    def __init__(self, name: str, session: Session, *, let_go: Callable[[], object]) -> None:
         self._session = session
-        self._shares = shares
-        self._echoes = echoes
         self._let_go = let_go
         # Held while proofs are told, so that all hear them in one order.
         self._lock = primitives.RLock()
-        self._proof = Proof(None, shares())
+        self._proof = Proof(None, session.shares)
         self._open: primitives.Future[Proof] | None = None
         self._holders: dict[object, OnProof] = {}
         self._service = Service.repeating(f"leaderq-{name}-pulse", self._step)
@@ -68,13 +54,13 @@ class Pulse:
     @property
     def proof(self) -> Proof:
         """The newest proof of the present session. It may have run out, or prove nothing yet."""
-        proof, session = self._proof, self._session()
-        return proof if proof.session == session else Proof(session, self._shares())
+        proof, session = self._proof, self._session.id
+        return proof if proof.session == session else Proof(session, self._session.shares)
 
     def holds(self, session: int | None) -> bool:
         """Whether the newest proof says that this session certainly lives now. Sends no request."""
         proof = self._proof
-        is_mine = session is not None and session == proof.session == self._session()
+        is_mine = session is not None and session == proof.session == self._session.id
         return is_mine and clock.now_s() < proof.trusted_until_s
 
     def ensure(self, session: int | None, within_s: float) -> bool:
@@ -101,7 +87,7 @@ class Pulse:
         with self._lock:
             self._holders = {**self._holders, mark: on_proof}
             on_proof(self.proof)
-            self._due_s = clock.now_s() + self._shares().beat_s
+            self._due_s = clock.now_s() + self._session.shares.beat_s
         self.prove()
         self._service.start()
         self._service.wake()
@@ -127,10 +113,10 @@ class Pulse:
                 return self._open
             future: primitives.Future[Proof] = primitives.Future()
             self._open = future
-        shares = self._shares()
-        known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
-        wanted = Proof(self._session(), shares, known_s)
-        answer = self._requests.sync_async(_ROOT)
+        shares = self._session.shares
+        known_s = self._session.echoes.newest_s(clock.now_s() - shares.known_s)
+        wanted = Proof(self._session.id, shares, known_s)
+        answer = self._session.sync_async(_ROOT)
         answer.add_done_callback(partial(self._synced, wanted, future))
         return future
 
@@ -138,9 +124,9 @@ class Pulse:
         """Take note of a new connection, or that the session is over; the thread that learned of it
         calls this before it does anything else. Whoever holds the pulse is told.
         """
-        session = self._session()
+        session = self._session.id
         with self._lock:
-            known, shares = self._proof, self._shares()
+            known, shares = self._proof, self._session.shares
             is_mine = known.session == session
             self._proof = known.granted(shares) if is_mine else Proof(session, shares)
             if self._proof is not known:
@@ -160,7 +146,7 @@ class Pulse:
         if now_s >= self._due_s:
             if self._open is not None and not self._open.done():
                 return None  # its end wakes us: after a silence the next one follows at once
-            self._due_s = now_s + self._shares().beat_s
+            self._due_s = now_s + self._session.shares.beat_s
             self.prove()
         return max(0.0, self._due_s - clock.now_s())
 
@@ -170,7 +156,7 @@ class Pulse:
         if (error := answer.exception()) is not None:
             self._fail(future, error)
             return
-        written = self._requests.multi_async(_NO_CHANGE)
+        written = self._session.multi_async(_NO_CHANGE)
         written.add_done_callback(partial(self._written, wanted, future))
 
     def _written(
@@ -184,8 +170,8 @@ class Pulse:
         with self._lock:
             is_first = self._proof.session != wanted.session
             is_newer = is_first or wanted.known_s > self._proof.known_s
-            if is_newer and wanted.session == self._session():
-                self._proof = wanted.granted(self._shares())
+            if is_newer and wanted.session == self._session.id:
+                self._proof = wanted.granted(self._session.shares)
                 self._tell()
         future.set_result(wanted)
         self._go_on()

@@ -43,7 +43,7 @@ from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
-from leaderq.zookeeper.proof import Shares, shares_of
+from leaderq.zookeeper.proof import Echoes, Shares, shares_of
 from leaderq.zookeeper.pulse import Pulse
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
@@ -152,14 +152,7 @@ class Session(Requests):
         self._ender = transport.new_ender(address, security=security)
         self._supervisor = ClientSupervisor(self._name, self._client_to_watch, self.replace)
         self._client = self._new_client()
-        self.pulse = Pulse(
-            self._name,
-            self,
-            session=lambda: self.id,
-            shares=lambda: self.shares,
-            echoes=lambda: self._client.echoes,
-            let_go=self._supervisor.wake,
-        )
+        self.pulse = Pulse(self._name, self, let_go=self._supervisor.wake)
         """Proves that the session lives, which no acknowledged write does."""
 
     def __enter__(self) -> Session:
@@ -191,6 +184,11 @@ class Session(Requests):
     def shares(self) -> Shares:
         """The shares of T that parts of leaderq wait for, in seconds."""
         return shares_of(self._client.timeout_s, self._tick_s)
+
+    @property
+    def echoes(self) -> Echoes:
+        """Which requests the server of the newest connection has answered, and when."""
+        return self._client.echoes
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:

@@ -90,14 +90,11 @@ class Requests:
         self.timeout_s = T
         self.echoes = Echoes(100.0, T)
         self.sent: list[Any] = []
-        self.pulse = Pulse(
-            "test",
-            self,
-            session=lambda: self.id,
-            shares=lambda: Shares(self.timeout_s),
-            echoes=lambda: self.echoes,
-            let_go=lambda: None,
-        )
+        self.pulse = Pulse("test", self, let_go=lambda: None)
+
+    @property
+    def shares(self) -> Shares:
+        return Shares(self.timeout_s)
 
     def sync_async(self, path: str) -> Future[Any]:
         return self._asked(("sync", path))
