@@ -22,6 +22,7 @@ from contextlib import suppress
 from weakref import WeakSet
 
 from leaderq.base import clock
+from leaderq.config import Settings
 from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout
@@ -65,6 +66,8 @@ class Candidate:
     whatever the network, processes, servers and sessions do, as long as their clocks run at rates
     within 4 % of each other. Not guaranteed: that there is a leader: without a quorum there is
     none.
+
+    :raises ConfigurationError: a name cannot be used.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Candidate:
         software: Software | None = None,
         prefers_newest: bool = False,
     ) -> None:
+        Settings(career=career, id=id, root=root)  # whose checks are those of the names
         self.session = as_session(session)
         self.career = career
         self.id = id

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock, host
-from leaderq.base.arguments import require, timeout
+from leaderq.base.arguments import at_least, require, timeout
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
@@ -123,6 +123,7 @@ def terms(
     events: EventBus | None,
 ) -> Generator[Term, None, None]:
     """Return a generator of one term after another; see ``Session.terms``."""
+    require(at_least("cool_off_s", cool_off_s, 0, "seconds"))
     yield_s = max(30.0, cool_off_s)
     settings = _settings(career, id, root, cool_off_s=cool_off_s, yield_s=yield_s)
     return _terms(_Standing(session, settings, events))

@@ -25,7 +25,6 @@ from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
-from leaderq.zookeeper.proof import Echoes
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 
@@ -138,28 +137,6 @@ class Client(KazooClient):
         on_end()
 
     # -- what a session asks -----------------------------------------------------------------------
-
-    @property
-    def timeout_s(self) -> float:
-        """The session time-out granted at the newest connection, in seconds; before the first
-        connection, the one asked for.
-        """
-        return self.connection.timeout_s
-
-    @property
-    def echoes(self) -> Echoes:
-        """Which requests the server of the newest connection has answered, and when."""
-        return self.connection.echoes
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether the server has sent something that was not read yet."""
-        return self.connection.has_unread()
-
-    @property
-    def attempts(self) -> int:
-        """Grows with every attempt to connect."""
-        return self.connection.attempts
 
     @property
     def resolved(self) -> list[tuple[str, int]]:
@@ -299,7 +276,7 @@ class ClientSupervisor:
         """Note that the connection of ``client`` is about to be dropped: if the client then makes
         no attempt to connect, it is stuck.
         """
-        self._dropped = (client, client.attempts)
+        self._dropped = (client, client.connection.attempts)
         self.wake()
 
     def _step(self) -> float | None:
@@ -307,7 +284,7 @@ class ClientSupervisor:
         if client is None:
             self.stop()
             return None
-        now_s, attempt = clock.awake_s(), (client, client.attempts)
+        now_s, attempt = clock.awake_s(), (client, client.connection.attempts)
         if client.connected and attempt != self._dropped:
             self._idle = None
         elif self._idle is None or self._idle[0] != attempt:
@@ -315,7 +292,7 @@ class ClientSupervisor:
         idle_s = 0.0 if self._idle is None else now_s - self._idle[1]
         if client.ended.is_set():
             reason = "credentials refused" if client.auth_failed else "connection thread ended"
-        elif idle_s > max(STUCK_S, 2 * client.timeout_s):
+        elif idle_s > max(STUCK_S, 2 * client.connection.timeout_s):
             reason = f"no attempt to connect for {idle_s:.0f} s"
         else:
             return None if self._idle is None else STUCK_S / 5

@@ -338,7 +338,9 @@ class Requests:
             del future  # its error holds this frame: a cycle would wait for the collector
 
     def _wait_s(self, timeout_s: float | None) -> float:
-        return min(10.0, 2 * self._client.timeout_s) if timeout_s is None else bounded_s(timeout_s)
+        if timeout_s is None:
+            return min(10.0, 2 * self._client.connection.timeout_s)
+        return bounded_s(timeout_s)
 
     def _acl(self) -> Sequence[ACL]:
         return self._client.default_acl or ()

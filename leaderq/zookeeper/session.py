@@ -178,17 +178,17 @@ class Session(Requests):
         Each connection may change it. The new value can be read here before ``CONNECTED`` is
         announced.
         """
-        return self._client.timeout_s
+        return self._client.connection.timeout_s
 
     @property
     def shares(self) -> Shares:
         """The shares of T that parts of leaderq wait for, in seconds."""
-        return shares_of(self._client.timeout_s, self._tick_s)
+        return shares_of(self._client.connection.timeout_s, self._tick_s)
 
     @property
     def echoes(self) -> Echoes:
         """Which requests the server of the newest connection has answered, and when."""
-        return self._client.echoes
+        return self._client.connection.echoes
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:
@@ -227,7 +227,7 @@ class Session(Requests):
         """Whether there is a connection, and all that has come over it was read. Cheap; sends no
         request.
         """
-        return self._state is SessionState.CONNECTED and not self._client.has_unread
+        return self._state is SessionState.CONNECTED and not self._client.connection.has_unread()
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(state)`` at every change of state. It runs on a thread that must not be
@@ -513,7 +513,7 @@ class Session(Requests):
         return self._ender.end(
             credentials,
             timeout_s=max(0.0, deadline - clock.awake_s()),
-            session_timeout_s=client.timeout_s,
+            session_timeout_s=client.connection.timeout_s,
             patient=False,
         )
 

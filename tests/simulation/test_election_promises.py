@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from leaderq import Deposed, LeaderCareer
+from leaderq import Candidate, Deposed, LeaderCareer
 from leaderq.base import clock
 from leaderq.config import Settings
 from leaderq.election import Operator
@@ -369,8 +369,21 @@ def test_a_block_waits_for_its_term_without_end(s, timeout_s):
             return term.number
 
     assert a.do(lead) == 1
-    with pytest.raises(ConfigurationError, match="timeout_s=nan"):
-        a.session.leadership("x", timeout_s=float("nan"))
+
+
+@scene(1)
+def test_what_cannot_be_used_is_refused_before_anybody_stands(s):
+    a = s.actor("a")
+    for wrong in (
+        lambda: a.session.leadership("x", timeout_s=float("nan")),
+        lambda: a.session.terms("x", cool_off_s="5"),
+        lambda: Candidate(a.session, "a/b", id="a"),
+        lambda: Candidate(a.session, "c", id=5),
+        lambda: Candidate(a.session, "c", id="\ud800"),
+        lambda: Candidate(a.session, "c", id="a", root="c"),
+    ):
+        with pytest.raises(ConfigurationError):
+            a.do(wrong)
 
 
 @scene(2)

@@ -184,7 +184,6 @@ class SimulatedClient:
     def connected(self) -> bool:
         return self.live.is_set()
 
-    @property
     def has_unread(self) -> bool:
         return not self._is_waiting or not self.inbox.empty()
 

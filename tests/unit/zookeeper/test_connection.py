@@ -68,8 +68,10 @@ def test_events_that_come_together_are_read_up_to_what_is_not_a_whole_event(rest
 
 
 def client_of(**facts: Any) -> Any:
-    given = {"attempts": 3, "connected": True, "auth_failed": False, "timeout_s": 1.0}
-    return SimpleNamespace(ended=threading.Event(), **{**given, **facts})
+    given = {"connected": True, "auth_failed": False, "timeout_s": 1.0}
+    client = SimpleNamespace(attempts=3, ended=threading.Event(), **{**given, **facts})
+    client.connection = client
+    return client
 
 
 def looks(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -131,11 +133,8 @@ def test_a_client_that_was_dropped_has_tried_however_early_that_came(monkeypatch
 
 
 def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken():
-    ended = threading.Event()
-    ended.set()
-    dead: Any = SimpleNamespace(
-        ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0
-    )
+    dead = client_of(connected=False)
+    dead.ended.set()
     replaced: list[float] = []
     supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
     began = monotonic()
