@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from leaderq.base import clock
+from leaderq.base import clock, host
 from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
@@ -44,7 +44,7 @@ from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.installed import software_of
-from leaderq.running.stages import StageRunner
+from leaderq.running.stages import StageRunner, called_here
 from leaderq.running.supervision import (
     Allowance,
     Budgets,
@@ -94,6 +94,7 @@ class Runner:
             tracing.start()
         tracing.follow(self.events, self.career_name, self.candidate_id)
         self._career = career
+        self._pid = host.pid()
         self._session = as_session(session)
         self._candidate = Candidate(
             self._session,
@@ -314,7 +315,7 @@ class Runner:
 
     def _guarded(self, stage: str, code: Callable[[], None]) -> None:
         try:
-            code()
+            called_here(code, self._pid)
         except LeaderqError:
             raise
         except BaseException as exc:  # no error of any kind may end this thread silently

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -333,3 +337,43 @@ def test_a_deposed_of_the_users_own_ends_the_term_even_if_it_has_no_reason():
     career = Diary(execute=raising(Speechless()))
     assert serve(career, term := open_term()) == (None, [])
     assert (term.reason, career.calls[-1]) == (Reason.FENCED, "handOver")
+
+
+FORKING = """
+import os, sys, threading
+from test_stages import Diary, serve
+from terms import open_term
+
+def fork(term):
+    if os.fork():
+        os.wait()
+        term.resign()
+    elif sys.argv[1] == "exit":
+        sys.exit()
+    elif sys.argv[1] == "raise":
+        raise KeyError("of the child's")
+
+class Told(Diary):
+    def _do(self, what, term):
+        os.write(1, f"{what} {os.getpid() == ours}\\n".encode())
+        super()._do(what, term)
+
+ours = os.getpid()
+thread = threading.Thread(target=serve, args=(Told(execute=fork), open_term()))
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["return", "exit", "raise"])
+def test_a_forked_child_that_comes_back_has_no_part_in_the_term(how):
+    """Found on the way: it did the next units beside its parent, and handed over as well."""
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, how],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n") == ["inaugurate True", "execute True", "handOver True", ""]

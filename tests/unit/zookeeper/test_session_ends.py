@@ -23,7 +23,6 @@ from leaderq.zookeeper import (
     connect,
 )
 from leaderq.zookeeper.paths import parsed_address
-from leaderq.zookeeper.watching import OneShot, WatchEvent
 
 
 def session_of(**security: Any) -> Session:
@@ -147,11 +146,6 @@ def test_all_that_is_wrong_with_a_connection_is_named_at_once(wrong, named):
     assert "no:port:there" in str(caught.value)
 
 
-def test_an_address_is_a_text():
-    with pytest.raises(ConfigurationError, match="is no text"):
-        connect(None)
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -177,20 +171,3 @@ def test_what_cannot_be_written_down_is_refused_at_the_call(session, ask):
 def test_any_buffer_is_data(session):
     for data in (bytearray(b"x"), memoryview(b"x"), b""):
         assert isinstance(session.create_async("/a", data).exception(0), NotConnected)
-
-
-def test_a_watch_is_told_apart_by_what_it_is_and_not_by_what_it_says():
-    class Rude:
-        def __call__(self, event: WatchEvent) -> None: ...
-
-        def __eq__(self, other: object) -> bool:
-            raise OSError
-
-        __hash__ = None
-
-        def hear(self, event: WatchEvent) -> None: ...
-
-    one, other = Rude(), Rude()
-    watches = {OneShot(each, "/a") for each in (one, one, other, one.hear, one.hear, print)}
-    assert len(watches) == 4
-    assert OneShot(one, "/a") != OneShot(one, "/b")
