@@ -203,7 +203,7 @@ calendars are compared: 4
 +        return 1e9 if self.state.until_ms > clock.now_ms() else 0.0
 
 == coalescing.CoalescingLife
-F7: a token's lease lasts for 2T: 140
+F7: a token's lease lasts for 2T: 406
 = zookeeper/proof.py
 -        object.__setattr__(self, "trusted_until_s", self.known_s + self.shares.trusted_s)
 +        object.__setattr__(self, "trusted_until_s", self.known_s + 2 * self.shares.timeout_s)
