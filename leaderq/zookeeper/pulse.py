@@ -14,24 +14,34 @@ granted, the trusted time is shortened before anybody hears of the connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from leaderq.base import clock
 from leaderq.errors import LeaderqError, NoNode, NoPermission
 from leaderq.threads import Service, primitives
-from leaderq.zookeeper.proof import Proof
-from leaderq.zookeeper.wire import Check
-
-if TYPE_CHECKING:
-    from leaderq.zookeeper.session import Session
+from leaderq.zookeeper.proof import Echoes, Proof, Shares
+from leaderq.zookeeper.wire import Check, Operation
 
 log = logging.getLogger(__name__)
 OnProof = Callable[[Proof], object]
 _NO_CHANGE = (Check("/"),)
 _ROOT = "/"
+
+
+class ProvenSession(Protocol):
+    """What a pulse asks of its session."""
+
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def shares(self) -> Shares: ...
+    @property
+    def echoes(self) -> Echoes: ...
+    def sync_async(self, path: str = "/") -> primitives.Future[None]: ...
+    def multi_async(self, operations: Sequence[Operation]) -> primitives.Future[list[Any]]: ...
 
 
 class Pulse:
@@ -40,7 +50,7 @@ class Pulse:
     ``let_go()`` is called when a holder has released it.
     """
 
-    def __init__(self, name: str, session: Session, *, let_go: Callable[[], object]) -> None:
+    def __init__(self, name: str, session: ProvenSession, *, let_go: Callable[[], object]) -> None:
         self._session = session
         self._let_go = let_go
         # Held while proofs are told, so that all hear them in one order.
