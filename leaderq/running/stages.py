@@ -221,7 +221,9 @@ def called_here(code: Callable[[], object], pid: int) -> None:
         raise
     finally:
         if host.has_forked_from(pid):
-            log.error("a forked child came back from the career's code, it ends; call os._exit")
+            log.error(
+                "a forked child came back from the code of a career, it ends pid=%d", host.pid()
+            )
             os._exit(status if isinstance(status, int) else ExitCode.FAILED)
 
 
