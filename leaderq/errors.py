@@ -129,7 +129,10 @@ def leaves(error: BaseException) -> list[BaseException]:
     found, left, seen = [], [error], set()
     while left:
         one = left.pop()
-        inner: Any = getattr(one, "exceptions", None)
+        try:
+            inner: Any = getattr(one, "exceptions", None)
+        except Exception:  # noqa: BLE001 - an error of the user's, whose __getattr__ fails
+            inner = None
         is_group = isinstance(inner, tuple) and all(isinstance(i, BaseException) for i in inner)
         if not is_group:
             found.append(one)

@@ -18,6 +18,7 @@ States, in this order; a term never goes back:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from leaderq.base import clock
@@ -126,7 +127,7 @@ class Term:
         """Sleep for ``seconds``, or until the term begins to end; return whether the term is still
         on.
 
-        :raises ConfigurationError: ``seconds`` is not a number (NaN).
+        :raises ConfigurationError: ``seconds`` is not a number, or NaN.
         :raises WouldDeadlock: an event loop runs on this thread, and would stop.
         """
         seconds = self._passing_s(seconds)
@@ -146,7 +147,8 @@ class Term:
         pass.
         """
         # A NaN is never reached and never ahead: a loop around this wait would not wait at all.
-        require(wanted("seconds", seconds, seconds == seconds, "a number"))
+        given: Any = seconds
+        require(wanted("seconds", given, isinstance(given, Real) and given == given, "a number"))
         return seconds
 
     def _left_s(self, end_s: float) -> float:

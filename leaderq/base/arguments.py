@@ -14,11 +14,11 @@ once, so that a user who made three mistakes reads about all of them::
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Hashable
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from types import UnionType
+from types import BuiltinMethodType, MethodType, UnionType
 from typing import Any, TypeGuard
 
 from leaderq.errors import ConfigurationError
@@ -145,6 +145,15 @@ def coroutine_function(name: str, value: object) -> Problem:
     return unless(
         _kind(value) == _COROUTINE, f"{name} is {value!r}; give a function made with 'async def'"
     )
+
+
+def identity_of(function: Any) -> Hashable:
+    """What tells functions apart, whatever ``==`` of their objects says: two of a dataclass may be
+    equal, and ``==`` may raise. A method of one object is the same however often it is looked up.
+    """
+    if isinstance(function, MethodType):
+        return id(function.__self__), id(function.__func__)
+    return function if isinstance(function, BuiltinMethodType) else id(function)
 
 
 class NotAPlainFunction(ConfigurationError):

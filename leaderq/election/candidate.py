@@ -22,6 +22,7 @@ from contextlib import suppress
 from weakref import WeakSet
 
 from leaderq.base import clock
+from leaderq.config import Settings
 from leaderq.election.campaign import Campaign, Request
 from leaderq.election.decision import Input, Role
 from leaderq.election.layout import EndDetails, Layout
@@ -31,7 +32,8 @@ from leaderq.errors import FromOutside, LeaderqError, RequestRefused
 from leaderq.events import EventBus, SessionChanged, Stage
 from leaderq.observability.logging import log_events
 from leaderq.term import OpenTerm, Reason, Term
-from leaderq.threads import primitives
+from leaderq.threads import Service, primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import AnyClient, Session, SessionState, as_session
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ _session_inputs = {
     SessionState.LOST: Input.LOST,
     SessionState.CLOSED: Input.LOST,
 }
+_SEEN_THROUGH = (Role.ENDING, Role.OUSTED, Role.RELEASING)
 _LEAVE_AGAIN_S = 0.5
 _told: WeakSet[Session] = WeakSet()
 
@@ -63,6 +66,8 @@ class Candidate:
     whatever the network, processes, servers and sessions do, as long as their clocks run at rates
     within 4 % of each other. Not guaranteed: that there is a leader: without a quorum there is
     none.
+
+    :raises ConfigurationError: a name cannot be used.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Candidate:
         software: Software | None = None,
         prefers_newest: bool = False,
     ) -> None:
+        Settings(career=career, id=id, root=root)  # whose checks are those of the names
         self.session = as_session(session)
         self.career = career
         self.id = id
@@ -107,7 +113,7 @@ class Candidate:
         self._answered = primitives.Event()
         self._answered.set()
         self._asked_s = 0.0
-        self._thread: primitives.Thread | None = None
+        self._service = Service(f"leaderq-candidate-{career}", self._run)
 
     # ---- what the runner asks -------------------------------------------------------------------
 
@@ -120,12 +126,8 @@ class Candidate:
         if self._closed:
             return  # a release may still be under way, and nobody would mind the new znode
         self.session.check_open()
-        if self._thread is None:
-            self._thread = primitives.Thread(
-                target=self._run, name=f"leaderq-candidate-{self.career}", daemon=True
-            )
+        if self._service.start():
             self.session.add_listener(self._session_changed)
-            self._thread.start()
         self._inbox.put(Input.STAND)
 
     def await_term(self, timeout_s: float | None = None) -> OpenTerm | None:
@@ -134,7 +136,8 @@ class Candidate:
         """
         self.session.check_open()
         with self._changed:
-            self._changed.wait_for(lambda: self._won or self._broken or self._woken, timeout_s)
+            limit_s = None if timeout_s is None else bounded_s(timeout_s)
+            self._changed.wait_for(lambda: self._won or self._broken or self._woken, limit_s)
             self._woken = False
             if self._broken is not None:
                 problem = f"candidate {self.id!r} of {self.career!r} broke down"
@@ -193,7 +196,7 @@ class Candidate:
         must still be concluded. Returns whether all this was confirmed within ``timeout_s``
         seconds.
         """
-        if self._thread is None:
+        if not self._service.is_running:
             return True
         heard = primitives.Event()
         self._inbox.put(self._withdraw)
@@ -201,24 +204,21 @@ class Candidate:
         return self._wait(lambda: heard.is_set() and self.role is Role.IDLE, timeout_s)
 
     def close(self, *, timeout_s: float = 5.0) -> None:
-        """Withdraw, and end the thread. May be called twice, and without :meth:`stand`.
+        """Withdraw, and end the thread. May be called twice, from any thread, and without
+        :meth:`stand`.
 
-        A term that :meth:`await_term` has returned must be concluded before, or at most
-        ``timeout_s`` seconds later; otherwise its znode stays until the session ends. If ZooKeeper
-        does not answer within ``timeout_s`` seconds, the candidate leaves the line in the
-        background.
+        A term that :meth:`await_term` has returned must still be concluded; its znode stays until
+        then. If that, or an answer of ZooKeeper, takes longer than ``timeout_s`` seconds, the
+        candidate leaves the line in the background.
         """
-        if self._thread is None:
-            return
         self._closed = True
         self.withdraw(timeout_s=timeout_s)
         self.session.remove_listener(self._session_changed)
         self._inbox.put(self._stop)
         if self._broken is not None:
-            self._thread.join(timeout_s)  # it is leaving the line
+            self._service.stop(timeout_s)  # it is leaving the line
             self._stop()
-        self._thread.join(timeout_s)
-        self._thread = None
+        self._service.stop(timeout_s)
 
     @property
     def role(self) -> Role:
@@ -233,7 +233,7 @@ class Candidate:
         """
         if self._broken is not None:
             return float("inf")
-        if self._thread is None:
+        if not self._service.is_running:
             return 0.0
         if self._answered.is_set():
             self._asked_s = clock.now_s()  # first: another caller may look in between
@@ -251,20 +251,24 @@ class Candidate:
         self.close()
 
     def _wait(self, fact: Callable[[], bool], timeout_s: float) -> bool:
+        if self._service.is_current:  # a listener of events, for whose fact nobody else works
+            return fact()
         with self._changed:
             self._waiting += 1
             try:
-                return bool(self._changed.wait_for(lambda: self._broken or fact(), timeout_s))
+                limit_s = bounded_s(timeout_s)
+                return bool(self._changed.wait_for(lambda: self._broken or fact(), limit_s))
             finally:
                 self._waiting -= 1
 
     # ---- the thread -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, _service: Service) -> None:
         try:
-            # A release under way is seen through, also after close() has stopped to wait for it: a
-            # znode that nobody looks after would keep all behind it from leading.
-            while not self._stopping or self.role is Role.RELEASING:
+            # A release is seen through, also after close() has stopped to wait for it or for the
+            # end of the career's code: a znode that nobody looks after would keep all behind it
+            # from leading.
+            while not self._stopping or self.role in _SEEN_THROUGH:
                 heard = self._next()
                 if callable(heard):
                     heard()
@@ -333,11 +337,6 @@ class Candidate:
     # ---- on a thread of ZooKeeper's -------------------------------------------------------------
 
     def _session_changed(self, state: SessionState) -> None:
-        tenure = self._campaign.tenure
-        if tenure is not None and state in (SessionState.LOST, SessionState.CLOSED):
-            # At once, not when the candidate's thread comes to it: a session that is replaced or
-            # closed is ended the moment after this returns, and then another candidate may lead.
-            tenure.term.wind_up(Reason.SESSION)
         self._inbox.put(_session_inputs[state])
         if state is SessionState.CLOSED:
             self._inbox.put(self._withdraw)  # else it would try to enlist again for ever

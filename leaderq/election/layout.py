@@ -16,11 +16,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from leaderq.base import chance
+from leaderq.base.arguments import is_text
 from leaderq.errors import CorruptRecord
 
 log = logging.getLogger(__name__)
@@ -176,10 +177,6 @@ _NAMES = {
 _RARE = ("error", "stands_again", "past", "version", "leaderq", "career_class", "asked")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_label(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= _LONGEST_ID
 
@@ -188,11 +185,12 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < _LARGEST  # no NaN either
 
 
-_FOR_PEOPLE = {
-    **dict.fromkeys(("candidate", "id", "host", "stage", "reason", "error"), _is_text),
+_USABLE: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("candidate", "id", "host", "stage", "reason", "error", "successor"), is_text),
     **dict.fromkeys(("version", "leaderq", "career_class"), _is_label),
-    **dict.fromkeys(("began", "ended", "stands_again", "pid"), _is_number),
+    **dict.fromkeys(("began", "ended", "stands_again", "pid", "step_down"), _is_number),
 }
+"""What the value of a field must be; any other counts as not there, and spoils no record."""
 _REMEDIES = {
     "TermRecord": "nobody can lead until it is repaired: leaderq raise-floor NUMBER "
     "--career CAREER, with a number above every term that was ever given out",
@@ -231,14 +229,11 @@ def _made(kind: type[R], found: object) -> R:
     number = known.get("number", known.get("floor", 0))
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{number!r} is not a term number")
-    if "past" in known:
-        known["past"] = tuple(known["past"]) if isinstance(known["past"], list) else ()
-    if "asked" in known:
-        listed = known["asked"] if isinstance(known["asked"], list) else ()
-        known["asked"] = tuple(one for one in listed if isinstance(one, Mapping))
-    for name, value in [*known.items()]:  # what is for people spoils no record
-        is_known = _FOR_PEOPLE.get(name)
-        if is_known is not None and not is_known(value):
+    for name, value in [*known.items()]:
+        if name in ("past", "asked"):
+            listed = value if isinstance(value, list) else ()
+            known[name] = tuple(one for one in listed if isinstance(one, Mapping))
+        elif name in _USABLE and not _USABLE[name](value):
             del known[name]
     return kind(**known, other=_unknown(kind, found))
 

@@ -164,7 +164,10 @@ class Tenure:
 
     def _proven(self, proof: Proof) -> None:
         if proof.session != self.seat.owner:
-            return  # LOST is told beside it
+            # At once, not when the candidate's thread hears LOST: a session that is closed or
+            # replaced is ended as soon as this returns, and then another candidate may lead.
+            self.term.wind_up(Reason.SESSION)
+            return
         if proof.shares.timeout_s < self._proof.shares.timeout_s:
             self.term.shorten(proof.trusted_until_s)
         self._proof = proof

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock, host
+from leaderq.base.arguments import at_least, require, timeout
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
@@ -55,6 +56,7 @@ class Leadership:
         timeout_s: float | None,
         events: EventBus | None,
     ) -> None:
+        require(timeout("timeout_s", timeout_s))
         settings = _settings(career, id, root)
         self._make: Callable[[], _Standing] = lambda: _Standing(session, settings, events)
         self._timeout_s = timeout_s
@@ -121,6 +123,7 @@ def terms(
     events: EventBus | None,
 ) -> Generator[Term, None, None]:
     """Return a generator of one term after another; see ``Session.terms``."""
+    require(at_least("cool_off_s", cool_off_s, 0, "seconds"))
     yield_s = max(30.0, cool_off_s)
     settings = _settings(career, id, root, cool_off_s=cool_off_s, yield_s=yield_s)
     return _terms(_Standing(session, settings, events))
@@ -139,7 +142,7 @@ def _terms(standing: _Standing) -> Generator[Term, None, None]:
             standing.release(cool_off_s=pause_s)
             if term.is_finished:
                 return
-            clock.sleep(pause_s)
+            standing.pause(pause_s)
     finally:
         standing.give_place()
         standing.leave()
@@ -246,6 +249,12 @@ class _Standing:
             event = CoolingOff(self._career, self._id, record.seconds, record.failures, record.why)
             self._events.publish(event)
         return record.seconds
+
+    def pause(self, seconds: float) -> None:
+        """Let ``seconds`` pass, during which this candidate does not stand; less if the session is
+        closed.
+        """
+        self._candidate.await_term(seconds)
 
     def give_up(self) -> None:
         """Make :meth:`next_term` raise on the thread that waits in it."""

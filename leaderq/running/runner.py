@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from leaderq.base import clock
+from leaderq.base import clock, host
 from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
@@ -44,7 +44,7 @@ from leaderq.running.descendants import StartedInTerm
 from leaderq.running.guardian import SAME_REQUEST_S
 from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.installed import software_of
-from leaderq.running.stages import StageRunner
+from leaderq.running.stages import StageRunner, called_here
 from leaderq.running.supervision import (
     Allowance,
     Budgets,
@@ -56,6 +56,7 @@ from leaderq.schedules.timetable import timetable_of
 from leaderq.term import OpenTerm, Reason
 from leaderq.threads import Retry, Waker, primitives
 from leaderq.threads.stacks import stack_of
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import AnyClient, as_session
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Runner:
             tracing.start()
         tracing.follow(self.events, self.career_name, self.candidate_id)
         self._career = career
+        self._pid = host.pid()
         self._session = as_session(session)
         self._candidate = Candidate(
             self._session,
@@ -315,7 +317,7 @@ class Runner:
 
     def _guarded(self, stage: str, code: Callable[[], None]) -> None:
         try:
-            code()
+            called_here(code, self._pid)
         except LeaderqError:
             raise
         except BaseException as exc:  # no error of any kind may end this thread silently
@@ -328,7 +330,11 @@ class Runner:
             term = self._candidate.await_term()
             if term is None:
                 continue
-            record = self._serve(term, record)
+            try:
+                record = self._serve(term, record)
+            except BaseException:  # a fault of ours, or the system has no thread left
+                self._candidate.conclude(term, Reason.FAILED)
+                raise
             if term.is_finished or not self._stands_again():
                 return
             self._cool_off(record)
@@ -342,7 +348,7 @@ class Runner:
         if record.why:
             who = self.career_name, self.candidate_id
             self.events.publish(CoolingOff(*who, record.seconds, record.failures, record.why))
-        self._stopping.wait(record.seconds)
+        self._stopping.wait(bounded_s(record.seconds))
 
     def _serve(self, term: OpenTerm, record: CoolOff) -> CoolOff:
         """Serve ``term`` and release it; return the cool-off record after it."""

@@ -10,15 +10,20 @@ raised inside the career's thread, between two bytecodes. A call that blocks in 
 ``time.sleep``) returns first; ``term.wait`` returns at once. Entering, leaving and abandoning a
 unit share a lock. Leaving takes back an exception that has not arrived yet, so it never strikes the
 code after the unit.
+
+If the user's code forks and the child comes back here, the child ends.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+from leaderq.base import host
+from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer, perform
 from leaderq.errors import CareerFailed, Deposed, UnitAbandoned
 from leaderq.events import CareerError, EventBus, Stage, StageBegan, WorkRefused
@@ -69,6 +74,7 @@ class StageRunner:
         self._is_heard_out = is_heard_out
         self._timetable = timetable
         self._unit = AbandonableUnit()
+        self._pid = host.pid()
         self._perform: Callable[..., object] = getattr(career, "_perform", perform)
         self._error: CareerFailed | None = None
         self.units = 0
@@ -173,18 +179,21 @@ class StageRunner:
         if stage is not Stage.HANDOVER and not self._term.wait(0):  # it looks at the clock
             return False
         try:
-            code(self._term)
+            called_here(lambda: code(self._term), self._pid)
         except Deposed as exc:
-            self._term.wind_up(exc.reason)
-            self._events.publish(WorkRefused(*self._who, stage, exc.reason))
+            reason = getattr(exc, "reason", None)  # a subclass of the user's may have none
+            reason = reason if isinstance(reason, Reason) else Reason.FENCED
+            self._term.wind_up(reason)
+            self._events.publish(WorkRefused(*self._who, stage, reason))
             return False
         except UnitAbandoned:
             if stage is not Stage.EXECUTION:
                 return False  # coroutines that were cancelled in time
             raise
         except BaseException as exc:  # noqa: BLE001  (published, and the term ends)
-            self._error = self._error or CareerFailed(self._term.career, stage.value, exc)
-            self._error.__cause__ = self._error.__cause__ or exc
+            if self._error is None:
+                self._error = CareerFailed(self._term.career, stage.value, exc)
+                self._error.__cause__ = exc
             self._events.publish(CareerError(*self._who, stage.value, exc))
             self._term.wind_up(Reason.FAILED)  # at once, so that handOver is told why
             self._step_down()
@@ -198,6 +207,24 @@ class StageRunner:
     def _say(self, stage: Stage) -> None:
         self._stage = stage
         self._events.publish(StageBegan(*self._who, stage))
+
+
+def called_here(code: Callable[[], object], pid: int) -> None:
+    """Call the user's ``code()`` in the process ``pid``. A child that it has forked ends here when
+    it comes back: it has no part in the term, and would do the next units beside its parent.
+    """
+    status: object = ExitCode.FAILED
+    try:
+        code()
+    except SystemExit as exc:
+        status = exc.code or ExitCode.OK
+        raise
+    finally:
+        if host.has_forked_from(pid):
+            log.error(
+                "a forked child came back from the code of a career, it ends pid=%d", host.pid()
+            )
+            os._exit(status if isinstance(status, int) else ExitCode.FAILED)
 
 
 class AbandonableUnit:

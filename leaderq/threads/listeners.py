@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from types import UnionType
 from typing import Any, Generic, TypeVar
 
-from leaderq.base.arguments import plain_function, require
+from leaderq.base.arguments import identity_of, plain_function, require, unless
 from leaderq.errors import UnitAbandoned
 from leaderq.threads import primitives
 from leaderq.threads.service import Service
@@ -16,8 +17,18 @@ from leaderq.threads.service import Service
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_Entry = tuple[type, Callable[[Any], object]]
-_FROM_OUTSIDE = (KeyboardInterrupt, UnitAbandoned)
+_Listener = Callable[[Any], object]
+_Key = tuple[Any, Hashable]
+"""The class of the values for a listener, and what tells it apart from others."""
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether ``error``, caught on this thread, says nothing about the code that it left: Ctrl-C,
+    which only the main thread gets, or the abandonment of a unit.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return primitives.current_thread() is primitives.main_thread()
+    return isinstance(error, UnitAbandoned)
 
 
 class Listeners(Generic[T]):
@@ -54,50 +65,53 @@ class Listeners(Generic[T]):
         self.untold = 0
         self._name = name
         self._most = most
-        self._on_told: _Entry | None = None if on_told is None else (object, on_told)
+        self._on_told = on_told
         self._lock = primitives.Lock()  # of those who add and remove
-        self._entries: tuple[_Entry, ...] = ()
+        self._listeners: dict[_Key, _Listener] = {}  # replaced by each change
         self._values: deque[tuple[T, ...]] = deque()
         # The two below belong to whoever holds the second lock, for which nobody waits.
-        self._calls: deque[tuple[_Entry, Any]] = deque()
+        self._calls: deque[tuple[_Key | None, Any]] = deque()  # None: of ``on_told``
         self._delivering = primitives.Lock()
         self._service = Service(name, self._serve) if has_thread else None
 
     def __bool__(self) -> bool:
         """Whether anybody listens."""
-        return bool(self._entries)
+        return bool(self._listeners)
 
     @property
     def is_current(self) -> bool:
         """Whether the caller is the registry's own thread."""
         return self._service is not None and self._service.is_current
 
-    def add(self, listener: Callable[[Any], object], kind: type = object) -> None:
+    def add(self, listener: _Listener, kind: type = object) -> None:
         """Call ``listener`` with each value of class ``kind`` that is delivered from now on. Adding
         it twice for the same ``kind`` changes nothing.
 
-        :raises ConfigurationError: ``listener`` is not a plain function.
+        :raises ConfigurationError: ``listener`` is not a plain function, or ``kind`` not a class.
         """
-        require(plain_function("listener", listener))
+        is_kind = isinstance(kind, type | UnionType)
+        require(
+            plain_function("listener", listener),
+            unless(is_kind, f"kind is {kind!r:.100}: give the class of what to listen for"),
+        )
         with self._lock:
-            if (kind, listener) not in self._entries:
-                self._entries = (*self._entries, (kind, listener))
+            self._listeners = {**self._listeners, (kind, identity_of(listener)): listener}
         if self._service is not None:
             self._service.start()
 
-    def remove(self, listener: Callable[[Any], object], kind: type = object) -> None:
+    def remove(self, listener: _Listener, kind: type = object) -> None:
         """Stop calling ``listener`` for ``kind``; a call under way goes on. An unknown listener is
         ignored.
         """
+        key = (kind, identity_of(listener))
         with self._lock:
-            self._entries = tuple(one for one in self._entries if one != (kind, listener))
+            self._listeners = {one: each for one, each in self._listeners.items() if one != key}
 
     def call(self, value: T) -> None:
         """Call every listener with ``value`` now, on this thread."""
         struck = None
-        for entry in self._entries:
-            if isinstance(value, entry[0]):
-                struck = self._tell(entry, value) or struck
+        for (kind, _), listener in self._listeners.items():
+            struck = self._tell(kind, listener, value) or struck
         if struck is not None:
             raise struck
 
@@ -143,33 +157,32 @@ class Listeners(Generic[T]):
             self.deliver()
         self.deliver()
 
-    def _next(self) -> tuple[_Entry, Any] | None:
-        while True:
-            while self._calls:
-                call = self._calls.popleft()
-                if call[0] is self._on_told or call[0] in self._entries:
-                    return call
-            if not self._values:
-                return None
-            values = self._values.popleft()
-            self._calls.extend(
-                (one, value)
-                for value in values
-                for one in self._entries
-                if isinstance(value, one[0])
-            )
-            if self._on_told is not None:
-                self._calls.append((self._on_told, values))
-
-    def _tell(self, entry: _Entry, value: Any) -> BaseException | None:
-        """Call the listener with ``value``; return the exception that struck it from outside, or
-        ``None``.
+    def _next(self) -> tuple[Any, _Listener, Any] | None:
+        """The kind, the listener and the value of the next call; ``None`` if nobody is left to
+        tell.
         """
-        listener = entry[1]
+        while self._calls or self._values:
+            if not self._calls:
+                values = self._values.popleft()
+                self._calls.extend((key, value) for value in values for key in self._listeners)
+                if self._on_told is not None:
+                    self._calls.append((None, values))
+                continue
+            key, value = self._calls.popleft()
+            listener = self._on_told if key is None else self._listeners.get(key)
+            if listener is not None:
+                return object if key is None else key[0], listener, value
+        return None
+
+    def _tell(self, kind: Any, listener: _Listener, value: Any) -> BaseException | None:
+        """Call the listener with ``value`` if that is of its kind; return the exception that struck
+        it from outside, or ``None``.
+        """
         try:
-            listener(value)
+            if isinstance(value, kind):
+                listener(value)
         except BaseException as error:  # SystemExit too: this may be a thread that others need
-            if isinstance(error, _FROM_OUTSIDE) and self._service is None:
+            if is_from_outside(error) and self._service is None:
                 return error
             text = "listener failed of=%s listener=%r value=%.200s"
             log.exception(text, self._name, listener, value)

@@ -72,5 +72,7 @@ class TaskWaker:
 
 
 def bounded_s(timeout_s: float) -> float:
-    """A time-out that the standard library accepts: not negative, not too large for it."""
-    return min(max(timeout_s, 0.0), primitives.TIMEOUT_MAX)
+    """A time-out that the standard library accepts: not negative, not too large for it; 0 for a
+    NaN.
+    """
+    return min(max(0.0, timeout_s), primitives.TIMEOUT_MAX)

@@ -9,6 +9,7 @@ servers have accepted the credentials; here nobody hears of the connection until
 from __future__ import annotations
 
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +25,6 @@ from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.connection import ServerConnection, Transport
 from leaderq.zookeeper.paths import Address
-from leaderq.zookeeper.proof import Echoes
 from leaderq.zookeeper.security import Credentials, Security
 from leaderq.zookeeper.translation import NotSent
 
@@ -74,7 +74,8 @@ class Client(KazooClient):
 
     ``on_state`` and ``on_event`` run on the connection thread, and must return at once; ``on_end``
     is called once, when that thread has ended. Until this client has connected, it uses the
-    time-out and the server addresses of ``predecessor``.
+    time-out and the server addresses of ``predecessor``. ``tls`` is the context of ``security``,
+    whose files its owner has read once: they may be gone, or have other relative paths, by now.
     """
 
     handler: Transport
@@ -89,6 +90,7 @@ class Client(KazooClient):
         on_state: Callable[[Client, str], object],
         on_event: Callable[[int, str], object],
         on_end: Callable[[], object],
+        tls: ssl.SSLContext | None,
         credentials: Credentials | None = None,
         predecessor: Client | None = None,
     ) -> None:
@@ -100,7 +102,6 @@ class Client(KazooClient):
         self._open_state: str = KeeperState.CONNECTED
         # kazoo's own default doubles the pause between attempts up to an hour.
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=1)
-        tls = security.ssl_context()
         super().__init__(
             hosts=str(address),
             timeout=timeout_s,
@@ -136,28 +137,6 @@ class Client(KazooClient):
         on_end()
 
     # -- what a session asks -----------------------------------------------------------------------
-
-    @property
-    def timeout_s(self) -> float:
-        """The session time-out granted at the newest connection, in seconds; before the first
-        connection, the one asked for.
-        """
-        return self.connection.timeout_s
-
-    @property
-    def echoes(self) -> Echoes:
-        """Which requests the server of the newest connection has answered, and when."""
-        return self.connection.echoes
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether the server has sent something that was not read yet."""
-        return self.connection.has_unread()
-
-    @property
-    def attempts(self) -> int:
-        """Grows with every attempt to connect."""
-        return self.connection.attempts
 
     @property
     def resolved(self) -> list[tuple[str, int]]:
@@ -255,42 +234,8 @@ STUCK_S = 15.0
 REPLACEMENTS = Retry(first_s=0.5, most_s=30.0)
 CALM_S = 60.0
 """Older replacements do not count."""
-
-
-def replacement_reason(
-    *,
-    has_ended: bool,
-    is_refused: bool,
-    is_connected: bool,
-    idle_s: float,
-    stuck_after_s: float = STUCK_S,
-) -> str | None:
-    """Return why a client must be replaced, or ``None`` if it need not be; pure."""
-    if has_ended:
-        return "credentials refused" if is_refused else "connection thread ended"
-    if not is_connected and idle_s > stuck_after_s:
-        return f"no attempt to connect for {idle_s:.0f} s"
-    return None
-
-
-class TimeWithoutAttempt:
-    """Measures for how many seconds a client has had no connection and has not tried to get one.
-
-    It counts from the first look that found this, because the supervisor may not look for hours.
-    """
-
-    def __init__(self) -> None:
-        self._attempt: tuple[object, int] = (None, -1)
-        self._was_connected = False
-        self._since_s = 0.0
-
-    def look(self, now_s: float, client: object, attempts: int, *, is_connected: bool) -> float:
-        """Return the seconds without a connection and without a new attempt, up to ``now_s``."""
-        attempt = (client, attempts)
-        if is_connected or self._was_connected or attempt != self._attempt:
-            self._since_s = now_s
-        self._attempt, self._was_connected = attempt, is_connected
-        return now_s - self._since_s
+_Attempt = tuple[object, int]
+"""A client, and how many attempts to connect it has made."""
 
 
 class ClientSupervisor:
@@ -314,9 +259,12 @@ class ClientSupervisor:
         self._replace = replace
         self._service = Service.repeating(f"leaderq-{name}-supervisor", self._step)
         self.start, self.wake = self._service.start, self._service.wake
-        self._dropped: tuple[object, int] | None = None
-        """The client whose connection was dropped, and how many attempts it had made by then."""
-        self._idle = TimeWithoutAttempt()
+        self._dropped: _Attempt | None = None
+        """The attempt whose connection was dropped by us."""
+        self._idle: tuple[_Attempt, float] | None = None
+        """While there is no connection: the newest attempt, and since when there was no other. That
+        is counted from the first look that found this, because we may not look for hours.
+        """
         self._replaced: list[float] = []
         self._next_at = 0.0  # no replacement before
 
@@ -328,7 +276,7 @@ class ClientSupervisor:
         """Note that the connection of ``client`` is about to be dropped: if the client then makes
         no attempt to connect, it is stuck.
         """
-        self._dropped = (client, client.attempts)
+        self._dropped = (client, client.connection.attempts)
         self.wake()
 
     def _step(self) -> float | None:
@@ -336,29 +284,26 @@ class ClientSupervisor:
         if client is None:
             self.stop()
             return None
-        attempts = client.attempts
-        if self._dropped != (client, attempts):
-            self._dropped = None
-        is_connected = client.connected and self._dropped is None
-        reason = replacement_reason(
-            has_ended=client.ended.is_set(),
-            is_refused=client.auth_failed,
-            is_connected=is_connected,
-            idle_s=self._idle.look(clock.awake_s(), client, attempts, is_connected=is_connected),
-            stuck_after_s=max(STUCK_S, 2 * client.timeout_s),
-        )
-        if reason is None:
-            return None if is_connected else STUCK_S / 5
-        early_s = self._next_at - clock.awake_s()
-        if early_s <= 0:
+        now_s, attempt = clock.awake_s(), (client, client.connection.attempts)
+        if client.connected and attempt != self._dropped:
+            self._idle = None
+        elif self._idle is None or self._idle[0] != attempt:
+            self._idle = attempt, now_s
+        idle_s = 0.0 if self._idle is None else now_s - self._idle[1]
+        if client.ended.is_set():
+            reason = "credentials refused" if client.auth_failed else "connection thread ended"
+        elif idle_s > max(STUCK_S, 2 * client.connection.timeout_s):
+            reason = f"no attempt to connect for {idle_s:.0f} s"
+        else:
+            return None if self._idle is None else STUCK_S / 5
+        if now_s >= self._next_at:
             self._act(reason)
-        return max(0.0, early_s)
+        return max(0.0, self._next_at - clock.awake_s())
 
     def _act(self, reason: str) -> None:
         now = clock.awake_s()
         self._replaced = [at for at in self._replaced if now - at < CALM_S] + [now]
         self._next_at = now + REPLACEMENTS.delay_s(len(self._replaced))
-        self._dropped = None
         try:
             self._replace(reason)
         except Exception:

@@ -34,6 +34,7 @@ from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, WATCH_XID, Conne
 from kazoo.protocol.serialization import Auth, CloseInstance, Connect
 
 from leaderq.base import clock
+from leaderq.threads.listeners import is_from_outside
 from leaderq.zookeeper import private_api
 from leaderq.zookeeper.proof import NEVER, Echoes, shares_of
 
@@ -252,7 +253,9 @@ def _run_jobs(jobs: queue.SimpleQueue[Callable[[], object] | None]) -> None:
 def _contained(job: Callable[[], object]) -> None:
     try:
         job()
-    except (Exception, SystemExit):  # neither may end the thread: all other callbacks need it
+    except BaseException as error:  # none may end the thread: all other callbacks need it
+        if is_from_outside(error):
+            raise
         log.exception("callback failed, the session continues")
 
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from leaderq.base import clock
 from leaderq.threads import primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper.paths import Address, parsed_address
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
 
@@ -56,6 +57,7 @@ class SessionEnder:
         self._address = parsed_address(address) if isinstance(address, str) else address
         self._security = security or NO_SECURITY
         self._security.validate()
+        self._tls = self._security.ssl_context()
         self._endpoints: Sequence[_Endpoint] = ()
         self._resolving: primitives.Thread | None = None
 
@@ -81,7 +83,7 @@ class SessionEnder:
         session lives on if it was taken up, but could not be closed. Without ``patient`` each
         server is asked only once.
         """
-        deadline = clock.awake_s() + timeout_s
+        deadline = clock.awake_s() + bounded_s(timeout_s)
         needs_kazoo = self._security.uses_tls or self._security.uses_sasl
         ask = self._ask_kazoo if needs_kazoo else self._ask
         while True:
@@ -117,6 +119,7 @@ class SessionEnder:
             timeout_s=session_timeout_s,
             security=self._security,
             label="leaderq-ender",
+            tls=self._tls,
             on_state=lambda *_: has_begun.set(),
             on_event=lambda *_: None,
             on_end=has_begun.set,  # it was refused, and never connects

@@ -95,6 +95,8 @@ def parsed_address(text: str) -> Address:
 
     :raises ConfigurationError: ``text`` is not an address; the message says what to write instead.
     """
+    if not isinstance(text, str):
+        raise ConfigurationError(f"the ZooKeeper address {text!r} is no text: give 'host:port'")
     try:
         hosts, slash, chroot = _ADDRESS.check(text.strip().rstrip("/")).partition("/")
     except InvalidValue as exc:

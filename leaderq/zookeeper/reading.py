@@ -14,6 +14,7 @@ has its error; a lost connection fails the read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -219,11 +220,5 @@ def _forward(answer: primitives.Future[list[Any]], step: Callable[[], object]) -
     except primitives.InvalidStateError:  # nobody waits for it any more
         return
     except BaseException as exc:  # noqa: BLE001 - told to whoever waits
-        _fail(answer, exc)
-
-
-def _fail(answer: primitives.Future[list[Any]], error: BaseException) -> None:
-    try:
-        answer.set_exception(error)
-    except primitives.InvalidStateError:
-        return
+        with suppress(primitives.InvalidStateError):
+            answer.set_exception(exc)

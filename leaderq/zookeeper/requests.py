@@ -17,8 +17,9 @@ Wrong arguments raise :class:`~leaderq.errors.ConfigurationError` at the call, i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -26,9 +27,10 @@ from kazoo.protocol import serialization as kazoo_wire
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from leaderq.base import clock
-from leaderq.base.arguments import plain_function, require
+from leaderq.base.arguments import bytes_of, plain_function, require, unless, wanted
 from leaderq.errors import ConfigurationError, ConnectionLost, LeaderqError, NodeExists, TooLarge
 from leaderq.threads import primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.client import Client
 from leaderq.zookeeper.paths import is_at_or_below, join, parent_of, validated_path
@@ -135,7 +137,7 @@ class Requests:
 
         Fails: ``NodeExists``, ``NoNode`` (no parent).
         """
-        server_path = self._server_path(path, sequential)
+        server_path, data = self._server_path(path, sequential), _checked(data)
         flags = (wire.EPHEMERAL if ephemeral else 0) | (wire.SEQUENTIAL if sequential else 0)
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
         return self._send_sized(request, len(data), self._local_path, path)
@@ -168,11 +170,13 @@ class Requests:
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> primitives.Future[Stat]:
         """Replace a znode's data. Fails: ``NoNode``, ``BadVersion``."""
+        data = _checked(data, version)
         request = kazoo_wire.SetData(self._server_path(path), data, version)
         return self._send_sized(request, len(data), lambda raw: Stat(*raw), path)
 
     def delete_async(self, path: str, version: int = -1) -> primitives.Future[None]:
         """Delete a znode. Fails: ``NoNode``, ``BadVersion``, ``NotEmpty``."""
+        _checked(b"", version)
         request = kazoo_wire.Delete(self._server_path(path), version)
         return self._send(request, _nothing, path)
 
@@ -193,7 +197,8 @@ class Requests:
         """
         operations = tuple(operations)
         prefixed = self._prefixed if are_valid else self._server_path
-        request = wire.Multi(operations, prefixed, self._acl())
+        with _writing_down():
+            request = wire.Multi(operations, prefixed, self._acl())
         return self._send_packed(request, lambda results: _all_done(results, operations))
 
     def multi_read_async(self, reads: Sequence[Read]) -> primitives.Future[list[ReadResult]]:
@@ -201,7 +206,8 @@ class Requests:
         its place.
         """
         reads = tuple(reads)
-        request = wire.MultiRead(reads, self._server_path)
+        with _writing_down():
+            request = wire.MultiRead(reads, self._server_path)
         return self._send_packed(request, lambda results: _each(results, lambda at: reads[at].path))
 
     def child_data_async(
@@ -332,7 +338,9 @@ class Requests:
             del future  # its error holds this frame: a cycle would wait for the collector
 
     def _wait_s(self, timeout_s: float | None) -> float:
-        return min(10.0, 2 * self._client.timeout_s) if timeout_s is None else timeout_s
+        if timeout_s is None:
+            return min(10.0, 2 * self._client.connection.timeout_s)
+        return bounded_s(timeout_s)
 
     def _acl(self) -> Sequence[ACL]:
         return self._client.default_acl or ()
@@ -387,8 +395,29 @@ def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     if watch is None:
         return None
     require(plain_function("watch", watch))
-    hash(watch)  # kazoo keeps watches in sets, on a thread that an unhashable one would end
     return OneShot(watch, path)
+
+
+def _checked(data: Any, version: Any = -1) -> bytes:
+    """``data`` as bytes.
+
+    :raises ConfigurationError: it is no bytes, or ``version`` is not a version.
+    """
+    found = bytes_of(data)
+    is_version = isinstance(version, int) and -1 <= version < 1 << 31
+    require(
+        unless(found is not None, f"data of a znode is a {type(data).__name__}: give bytes"),
+        wanted("version", version, is_version, "one that a Stat has, or -1 for any"),
+    )
+    return found or b""
+
+
+@contextmanager
+def _writing_down() -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as exc:
+        raise ConfigurationError(f"an operation cannot be written down: {exc}") from exc
 
 
 def _nothing(_: object) -> None:

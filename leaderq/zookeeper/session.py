@@ -29,18 +29,21 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kazoo.protocol.states import KeeperState
 
 from leaderq import errors
 from leaderq.base import clock, host
+from leaderq.base.arguments import at_least, is_number, require
 from leaderq.base.lazy import provided
 from leaderq.threads import Listeners, primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import transport
 from leaderq.zookeeper.client import Client, ClientSupervisor
 from leaderq.zookeeper.paths import Address, parent_of, parsed_address
-from leaderq.zookeeper.proof import Shares, shares_of
+from leaderq.zookeeper.proof import Echoes, Shares, shares_of
 from leaderq.zookeeper.pulse import Pulse
 from leaderq.zookeeper.requests import Answer, Reply, Requests, failed_future
 from leaderq.zookeeper.security import NO_SECURITY, Credentials, Security
@@ -61,6 +64,8 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 10.0
 DEFAULT_CONNECT_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 5.0
+_LONGEST_S = (2**31 - 1) / 1000
+"""The longest session time-out that fits into a request."""
 REPLACE_TIMEOUT_S = 1.0
 """How long a replaced client may take to close its session, itself and through another one."""
 
@@ -125,14 +130,17 @@ class Session(Requests):
         self._chroot = address.chroot
         self._asked_timeout_s = timeout_s
         self._security = security
+        self._tls = security.ssl_context()
         self._name = name or "zookeeper"
         self._pid = host.pid()
         self._lock = primitives.Lock()
-        self._replacing = primitives.Lock()
+        # Held while a client is replaced or ended, by whoever does so; a listener that is told of
+        # that may close the session.
+        self._replacing = primitives.RLock()
         self._state = SessionState.SUSPENDED
         self._credentials: Credentials | None = None
         self._former: Credentials | None = None
-        """The credentials of a session that was lost with its client, and may still live."""
+        """Those of a session that is not ours any more, and may still live on the servers."""
         self._closed = primitives.Event()
         self._is_over = False
         self._listeners: Listeners[SessionState] = Listeners(self._name)
@@ -144,14 +152,7 @@ class Session(Requests):
         self._ender = transport.new_ender(address, security=security)
         self._supervisor = ClientSupervisor(self._name, self._client_to_watch, self.replace)
         self._client = self._new_client()
-        self.pulse = Pulse(
-            self._name,
-            self,
-            session=lambda: self.id,
-            shares=lambda: self.shares,
-            echoes=lambda: self._client.echoes,
-            let_go=self._supervisor.wake,
-        )
+        self.pulse = Pulse(self._name, self, let_go=self._supervisor.wake)
         """Proves that the session lives, which no acknowledged write does."""
 
     def __enter__(self) -> Session:
@@ -177,12 +178,17 @@ class Session(Requests):
         Each connection may change it. The new value can be read here before ``CONNECTED`` is
         announced.
         """
-        return self._client.timeout_s
+        return self._client.connection.timeout_s
 
     @property
     def shares(self) -> Shares:
         """The shares of T that parts of leaderq wait for, in seconds."""
-        return shares_of(self._client.timeout_s, self._tick_s)
+        return shares_of(self._client.connection.timeout_s, self._tick_s)
+
+    @property
+    def echoes(self) -> Echoes:
+        """Which requests the server of the newest connection has answered, and when."""
+        return self._client.connection.echoes
 
     @property
     def resolved_servers(self) -> list[tuple[str, int]]:
@@ -221,7 +227,7 @@ class Session(Requests):
         """Whether there is a connection, and all that has come over it was read. Cheap; sends no
         request.
         """
-        return self._state is SessionState.CONNECTED and not self._client.has_unread
+        return self._state is SessionState.CONNECTED and not self._client.connection.has_unread()
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(state)`` at every change of state. It runs on a thread that must not be
@@ -431,18 +437,19 @@ class Session(Requests):
             with self._lock:
                 if self._state is SessionState.CLOSED:
                     return
-                # A client that died takes its connection along, not its session.
-                old, credentials = self._client, self._credentials or self._former
+                old = self._client
                 self._client = self._new_client(old)
                 if self._state is not SessionState.LOST:
                     self._listeners.put(SessionState.LOST)
-                self._state, self._credentials = SessionState.LOST, None
-                self._former = credentials
+                self._state = SessionState.LOST
+                # A client that died takes its connection along, not its session.
+                self._disown_session()
             log.warning("ZooKeeper client replaced client=%s reason=%s", self._label(old), reason)
+            self.pulse.look()
             self._listeners.deliver()
             if self.pulse.is_held:
                 old.finish(timeout_s=REPLACE_TIMEOUT_S, ends_session=False)
-            elif self._end(old, credentials, REPLACE_TIMEOUT_S):
+            elif self._end(old, self._former, REPLACE_TIMEOUT_S):
                 self._former = None
             with self._lock:
                 is_wanted = self._state is not SessionState.CLOSED
@@ -462,30 +469,34 @@ class Session(Requests):
     def _close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         if host.has_forked_from(self._pid):
             return False
+        deadline = clock.awake_s() + bounded_s(timeout_s)
         with self._lock:
-            is_first = self._state is not SessionState.CLOSED
-            self._state = SessionState.CLOSED
-        if not is_first:
-            self._closed.wait(timeout_s)
-            return self._is_over
-        # Announced before it is done: code that relies on an ephemeral znode of this session must
-        # stop that before the znode can vanish.
-        self._listeners.announce(SessionState.CLOSED)
+            if self._state is not SessionState.CLOSED:
+                self._state = SessionState.CLOSED
+                self._listeners.put(SessionState.CLOSED)
+                self._disown_session()
+        # Told before it is done: code that relies on an ephemeral znode of this session must stop
+        # before the znode can vanish.
+        self.pulse.look()
+        self._listeners.deliver()
         self._supervisor.stop()
         self.pulse.stop()
-        deadline = clock.awake_s() + timeout_s
-        try:
-            # A replacement under way is bounded, and must not open a client after this.
-            with self._replacing:
-                credentials = self._credentials or self._former
-                left_s = max(0.0, deadline - clock.awake_s())
-                self._is_over = self._end(self._client, credentials, left_s)
-            if credentials is not None and not self._is_over:
-                log.warning(_NOT_ENDED, credentials.session_id)
-        finally:
-            self._credentials = None
-            self._closed.set()
+        # Whoever has it does the same, or replaces the client: that is bounded.
+        if self._replacing.acquire(timeout=max(0.0, deadline - clock.awake_s())):
+            try:
+                if not self._closed.is_set():
+                    left_s = max(0.0, deadline - clock.awake_s())
+                    self._is_over = self._end(self._client, self._former, left_s)
+                    if self._former is not None and not self._is_over:
+                        log.warning(_NOT_ENDED, self._former.session_id)
+                    self._closed.set()
+            finally:
+                self._replacing.release()
         return self._is_over
+
+    def _disown_session(self) -> None:
+        """Note that the present session is not ours any more; it may still live. Under the lock."""
+        self._former, self._credentials = self._credentials or self._former, None
 
     def _end(self, client: Client, credentials: Credentials | None, timeout_s: float) -> bool:
         """Close ``client``, within ``timeout_s`` seconds; return whether its session is certainly
@@ -502,7 +513,7 @@ class Session(Requests):
         return self._ender.end(
             credentials,
             timeout_s=max(0.0, deadline - clock.awake_s()),
-            session_timeout_s=client.timeout_s,
+            session_timeout_s=client.connection.timeout_s,
             patient=False,
         )
 
@@ -517,6 +528,7 @@ class Session(Requests):
             on_state=self._heard,
             on_event=self._watches.route,
             on_end=self._supervisor.wake,
+            tls=self._tls,
             predecessor=predecessor,
         )
 
@@ -550,14 +562,14 @@ class Session(Requests):
                 if state is SessionState.CONNECTED:
                     self._credentials = client.credentials
                 elif state is SessionState.LOST:
-                    is_over = client.client_state == KeeperState.EXPIRED_SESSION
-                    self._former = None if is_over else self._credentials
-                    self._credentials = None
+                    self._disown_session()
+                    if client.client_state == KeeperState.EXPIRED_SESSION:
+                        self._former = None
         if is_news:
             level, line = _LOG_LINES[state]
             state_log.log(level, "%s %s", line, self._label(client))
+            self.pulse.look()
             if state is SessionState.CONNECTED:
-                self.pulse.connected()
                 self._watches.restore()
             self._listeners.deliver()
         self._supervisor.wake()
@@ -625,18 +637,27 @@ def connect(
     :raises AccessRefused: a server refused the credentials.
     :raises ZooKeeperError: the server is older than 3.6.
     """
-    address = parsed_address(hosts)
-    security = security or NO_SECURITY
-    security.validate()
-    times = [("session time-out", timeout_s), ("connect time-out", connect_timeout_s)]
+    times = {"timeout_s": timeout_s, "connect_timeout_s": connect_timeout_s}
     if tick_s is not None:
-        times.append(("tick", tick_s))
-    for what, seconds in times:
-        if not 0 < seconds < 2**31 / 1000:
-            problem = f"{what} {seconds!r} s is out of range; give a positive number of seconds"
-            raise errors.ConfigurationError(problem)
+        times["tick_s"] = tick_s
+    problems = [
+        f"{name}={seconds!r}: give seconds above 0, {_LONGEST_S:.0f} at most"
+        for name, seconds in times.items()
+        if not (is_number(seconds) and 0 < seconds <= _LONGEST_S)
+    ]
+    security = NO_SECURITY if security is None else security
+    for check in (
+        partial(parsed_address, hosts),
+        security.validate,
+        lambda: require(at_least("max_request_bytes", max_request_bytes, 1, "bytes")),
+    ):
+        try:
+            check()
+        except errors.ConfigurationError as exc:
+            problems += exc.problems
+    require(*problems)
     session = Session(
-        address,
+        parsed_address(hosts),
         timeout_s=timeout_s,
         security=security,
         name=name,

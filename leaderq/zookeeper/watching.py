@@ -12,10 +12,10 @@ import enum
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from leaderq.base.arguments import plain_function, require
+from leaderq.base.arguments import identity_of, plain_function, require
 from leaderq.errors import ConnectionLost
 from leaderq.threads import primitives
 from leaderq.zookeeper.paths import is_at_or_below
@@ -51,12 +51,16 @@ _KINDS = {"CHILD": WatchKind.CHILDREN, **WatchKind.__members__}  # by kazoo's na
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """A one-shot watch in the form that kazoo keeps. Two of one callable and path are equal, so it
-    is called once.
+    """A one-shot watch in the form that kazoo keeps, in sets. Two of one callable and path are
+    equal, so it is called once; kazoo's thread, which compares them, calls no code of the user's.
     """
 
-    callback: Watch
+    callback: Watch = field(compare=False)
     path: str
+    _identity: object = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_identity", identity_of(self.callback))
 
     def __call__(self, event: Any) -> None:
         kind = _KINDS.get(event.type, WatchKind.SESSION)

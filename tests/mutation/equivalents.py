@@ -65,7 +65,6 @@ producing.request 963d1187: the usual type is only found sooner
 running.supervision 86087973: an equal time takes the place of an equal one
 config.kinds e373690a ba5a93ab: a port is always given here
 schedules.plan 6f95b9ca 5cc2273e: no tick is due in the first millisecond of 1970
-threads.listeners f23ebe13: a type alias
 running.watchdog 06d83baa: while it is stopped, nobody asks when it last was thawed
 """
 

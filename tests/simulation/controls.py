@@ -89,15 +89,15 @@ a failed proof prolongs the lease: 65
 == elections.ElectionLife servers=3, busy=True, faults=6, ticks=6, kinds=(STALL_AND_CUT,)
 an acknowledged write is taken for a proof: 295
 -            self._open = future
--        shares = self._shares()
--        known_s = self._echoes().newest_s(clock.now_s() - shares.known_s)
--        wanted = Proof(self._session(), shares, known_s)
--        answer = self._requests.sync_async(_ROOT)
+-        shares = self._session.shares
+-        known_s = self._session.echoes.newest_s(clock.now_s() - shares.known_s)
+-        wanted = Proof(self._session.id, shares, known_s)
+-        answer = self._session.sync_async(_ROOT)
 -        answer.add_done_callback(partial(self._synced, wanted, future))
-+        shares = self._shares()
++        shares = self._session.shares
 +        early_s = clock.now_s() - (shares.trusted_s - shares.timeout_s * 2 / 3)
-+        wanted = Proof(self._session(), shares, early_s)
-+        answer = self._requests.multi_async(_NO_CHANGE)
++        wanted = Proof(self._session.id, shares, early_s)
++        answer = self._session.multi_async(_NO_CHANGE)
 +        answer.add_done_callback(partial(self._written, wanted, future))
 
 == elections.ElectionLife has_guardian=False, fenced_only=True, kinds=(FREEZE_WORKER, END_SESSION), faults=12
@@ -203,7 +203,7 @@ calendars are compared: 4
 +        return 1e9 if self.state.until_ms > clock.now_ms() else 0.0
 
 == coalescing.CoalescingLife
-F7: a token's lease lasts for 2T: 140
+F7: a token's lease lasts for 2T: 406
 = zookeeper/proof.py
 -        object.__setattr__(self, "trusted_until_s", self.known_s + self.shares.trusted_s)
 +        object.__setattr__(self, "trusted_until_s", self.known_s + 2 * self.shares.timeout_s)
@@ -251,7 +251,7 @@ a release says that the token stood: 142
 a token does not look at the clock: 11
 = zookeeper/pulse.py
 -        return is_mine and clock.now_s() < proof.trusted_until_s
-+        return session is not None and session == self._session()
++        return session is not None and session == self._session.id
 
 == queues.QueueLife is_locking=True, kinds=(FREEZE_WORKER,), faults=12
 a consumer that was frozen does not ask whether its items are its own: 3

@@ -6,18 +6,23 @@ What is known and not mended yet is asserted as it is today, and named for the i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 
-from leaderq import Deposed, LeaderCareer
+from leaderq import Candidate, Deposed, LeaderCareer
 from leaderq.base import clock
+from leaderq.config import Settings
 from leaderq.election import Operator
-from leaderq.errors import SessionClosed, WouldDeadlock
+from leaderq.errors import CareerFailed, ConfigurationError, SessionClosed, WouldDeadlock
 from leaderq.events import TermEnding, WorkPaused
+from leaderq.running.runner import Runner
 from leaderq.term import Reason, Term
 from leaderq.testing.simulation.cluster import SimulatedWorker
-from leaderq.zookeeper import SetData
+from leaderq.threads import Service
+from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import CONTROL, LINE, Scene, lives, scene
 
 
@@ -313,6 +318,132 @@ def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refuse
 
     with pytest.raises(SessionClosed):
         a.do(lead)
+
+
+@pytest.mark.parametrize("slow_s", [0.0, 0.5])
+@scene(timeout_s=6.0)
+def test_a_session_closed_by_a_listener_ends_the_term_before_another_begins(s, slow_s):
+    a, b = s.actors("ab")
+
+    def closing(state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            a.session.close()
+            clock.sleep(slow_s)  # whoever stands behind it hears later of what it did
+
+    a.do(lambda: a.session.add_listener(closing))
+    a.lead()
+    b.wait_in_line()
+    a.session.drop_connection()
+    b.await_term()
+
+
+@scene(5, timeout_s=6.0)
+def test_a_listener_of_events_may_close_the_candidate_that_tells_it(s):
+    a, b = s.actors("ab")
+    a.bus.subscribe(TermEnding, lambda _: a.candidate.close())
+    term = a.lead()
+    b.wait_in_line()
+    a.do(lambda: a.candidate.step_down(Reason.STEP_DOWN))
+    s.until(lambda: a.candidate._closed, within_s=0.1)
+    a.conclude(term)
+    b.await_term(1.0)
+    s.until(lambda: not a.candidate._service.is_running)
+
+
+@scene(2, timeout_s=6.0)
+def test_who_never_stood_or_was_closed_stands_no_more(s):
+    a = s.actor("a")
+    a.do(a.candidate.close)
+    a.stand()
+    s.run(0.5)
+    assert (a.candidate._service.is_running, s.line()) == (False, {})
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), 1e300, None])
+@scene(2)
+def test_a_block_waits_for_its_term_without_end(s, timeout_s):
+    a = s.actor("a")
+
+    def lead() -> int:
+        with a.session.leadership("x", timeout_s=timeout_s) as term:
+            return term.number
+
+    assert a.do(lead) == 1
+
+
+@scene(1)
+def test_what_cannot_be_used_is_refused_before_anybody_stands(s):
+    a = s.actor("a")
+    for wrong in (
+        lambda: a.session.leadership("x", timeout_s=float("nan")),
+        lambda: a.session.terms("x", cool_off_s="5"),
+        lambda: Candidate(a.session, "a/b", id="a"),
+        lambda: Candidate(a.session, "c", id=5),
+        lambda: Candidate(a.session, "c", id="\ud800"),
+        lambda: Candidate(a.session, "c", id="a", root="c"),
+    ):
+        with pytest.raises(ConfigurationError):
+            a.do(wrong)
+
+
+@scene(2)
+def test_a_loop_that_cools_off_for_a_century_ends_with_its_session(s):
+    a = s.actor("a")
+    numbers: list[int] = []
+
+    def lead() -> None:
+        for term in a.session.terms("x"):
+            numbers.append(term.number)
+            term.resign(stand_again_after_s=1e12)
+
+    leading = a.begin(lead)
+    s.until(lambda: numbers)
+    s.run(1000.0)
+    a.do(a.session.close)
+    with pytest.raises(SessionClosed):
+        leading.result(1.0)
+    assert numbers == [1]
+
+
+@scene(2, timeout_s=20.0)
+def test_a_term_that_could_not_be_served_is_given_up_at_once(s):
+    """The system may have no thread left for the health check."""
+    a, b = s.actors("ab")
+    runner = a.do(lambda: Runner(Ailing(s, "a"), a.session, settings=Settings(career="c")))
+    with mock.patch.object(Service, "start", none_left):
+        running = a.begin(runner.run)
+        s.until(lambda: s.record())
+        b.stand()
+        b.await_term(5.0)
+        with pytest.raises(CareerFailed, match="no thread left"):
+            running.result()
+
+
+class Ailing(Watched):
+    def healthy(self) -> bool:
+        return True
+
+
+def none_left(service: Service, start: Callable[[Service], bool] = Service.start) -> bool:
+    if "health" in service.name:
+        raise RuntimeError("no thread left")
+    return start(service)
+
+
+@scene(5, timeout_s=6.0)
+def test_a_listener_may_close_a_session_that_is_being_replaced(s):
+    a, b = s.actors("ab")
+
+    def closing(state: SessionState) -> None:
+        if state is SessionState.LOST:
+            assert a.session.close()
+
+    a.do(lambda: a.session.add_listener(closing))
+    a.lead()
+    b.wait_in_line()
+    s.replace(a)
+    b.await_term()
+    assert a.session.state is SessionState.CLOSED
 
 
 @scene(timeout_s=20.0)

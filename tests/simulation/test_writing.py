@@ -165,3 +165,22 @@ def test_a_writer_notices_that_another_one_uses_its_guard(s):
     errors = a.do(lambda: [one.exception(30) for one in futures])
     done = [number for number, error in enumerate(errors) if error is None]
     assert set(done) <= set(lying(s)), f"{done} are said to be done, and {lying(s)} are"
+
+
+@scene(5)
+def test_a_callback_that_raises_anything_keeps_no_other_group_from_its_outcome(s):
+    class Rude(BaseException):
+        """Of a user's, like those of pytest and of asyncio."""
+
+    def raising(_done: object) -> None:
+        raise Rude
+
+    (a,) = s.guests("a")
+    tally = writer(s, a, max_ops=2)
+    futures = [tally.submit(one) for one in creates(0, 5)]
+    for one in futures[:3]:
+        one.add_done_callback(raising)
+    a.do(tally.open)
+    assert a.do(lambda: tally.flush(float("inf")))
+    assert [one.exception(0) for one in futures] == [None] * 5
+    assert a.do(lambda: tally.close(30))

@@ -89,3 +89,12 @@ def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind):
         assert repr(again.__dict__) == repr(error.__dict__)
         with pytest.raises(kind):
             raise again
+
+
+def test_an_error_whose_attributes_cannot_be_asked_for_is_no_group():
+    class Delegating(Exception):
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.inner, name)
+
+    error = Delegating("no")
+    assert leaves(error) == [error]

@@ -221,9 +221,10 @@ def test_who_keeps_the_deadline_is_told_of_each_change_and_of_the_end():
 
 
 @pytest.mark.parametrize("term", [a_term(), testing.term()], ids=["real", "of the kit"])
-def test_a_wait_of_nan_seconds_is_refused_and_not_over_at_once(term):
-    for wait in (lambda: term.wait(nan), lambda: asyncio.run(AsyncTerm(term).wait(nan))):
-        with pytest.raises(ConfigurationError, match="seconds=nan: give a number"):
+@pytest.mark.parametrize("odd", [nan, "5"])
+def test_a_wait_of_no_number_of_seconds_is_refused_and_not_over_at_once(term, odd):
+    for wait in (lambda: term.wait(odd), lambda: asyncio.run(AsyncTerm(term).wait(odd))):
+        with pytest.raises(ConfigurationError, match=f"seconds={odd!r}: give a number"):
             wait()
 
 

@@ -131,6 +131,7 @@ class SimulatedClient:
         on_state: Callable[[Any, str], object],
         on_event: Callable[[int, str], object],
         on_end: Callable[[], object],
+        tls: object = None,
         credentials: Credentials | None = None,
         predecessor: SimulatedClient | None = None,
     ) -> None:
@@ -183,7 +184,6 @@ class SimulatedClient:
     def connected(self) -> bool:
         return self.live.is_set()
 
-    @property
     def has_unread(self) -> bool:
         return not self._is_waiting or not self.inbox.empty()
 

@@ -36,6 +36,7 @@ from leaderq.errors import (
     ZooKeeperError,
 )
 from leaderq.threads import primitives
+from leaderq.threads.listeners import is_from_outside
 from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
 from leaderq.zookeeper.writing.in_flight import InFlightLimit
@@ -101,7 +102,9 @@ def tell(groups: Sequence[OperationGroup], error: LeaderqError | None = None) ->
         together = list(some)
         try:
             told(together, error)
-        except Exception:
+        except BaseException as exc:  # of any kind: the thread is not that of whoever is told
+            if is_from_outside(exc):
+                raise
             log.exception("callback of writes failed first=%r", together[0].operations)
 
 

@@ -30,7 +30,6 @@ are sent with a new count.
 from __future__ import annotations
 
 import logging
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,7 +38,6 @@ from typing import Any
 from leaderq.base import chance, clock
 from leaderq.errors import (
     BadVersion,
-    ConfigurationError,
     ConnectionLost,
     LeaderqError,
     NodeExists,
@@ -51,6 +49,7 @@ from leaderq.errors import (
     TooLarge,
 )
 from leaderq.threads import Backoff, Retry, Service, Waker, primitives
+from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import (
     Create,
     Delete,
@@ -285,7 +284,7 @@ class SequencedWriter:
         most ``timeout_s`` seconds.
         """
         with self._lock:
-            return self._settled.wait_for(lambda: not self.unsettled, timeout_s)
+            return self._settled.wait_for(lambda: not self.unsettled, bounded_s(timeout_s))
 
     def _settle(self, groups: Sequence[OperationGroup], error: LeaderqError) -> None:
         tell(groups, error)
@@ -334,10 +333,6 @@ class SequencedWriter:
             answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
             answer = failed_future(exc)
-        except (TypeError, ValueError, OverflowError, struct.error) as exc:
-            answer = failed_future(
-                ConfigurationError(f"an operation cannot be written down: {exc}")
-            )
         answer.add_done_callback(partial(self._answered, batch))
 
     def _answered(self, batch: PackedMulti, answer: primitives.Future[list[Any]]) -> None:

@@ -92,7 +92,7 @@ def test_a_connection_thread_that_dies_is_replaced(session, caplog, monkeypatch)
 @pytest.mark.parametrize("where", ["listener", "answer"])
 def test_a_connection_thread_that_is_stuck_is_replaced_after_a_drop(session, monkeypatch, where):
     monkeypatch.setattr("leaderq.zookeeper.client.STUCK_S", 0.5)
-    monkeypatch.setattr(type(session._client), "timeout_s", 0.2)
+    monkeypatch.setattr(session._client.connection, "timeout_s", 0.2)
     heard, first, go_on = heard_by(session), session.id, threading.Event()
     if where == "listener":
         session._client.add_listener(lambda state: go_on.wait(60) and None)

@@ -332,3 +332,15 @@ def test_a_term_that_is_past_has_no_class_and_an_empty_error_is_none():
     (past,) = past_with(TermRecord(number=3, candidate="a", career_class="x:Y", version="1"))
     assert past == {"number": 3, "candidate": "a", "version": "1"}
     assert closed(TermRecord(), ended=1.0, reason="r", details=EndDetails(error="")).error is None
+
+
+@pytest.mark.parametrize("odd", ["5", "[1]", "{}", '"\\ud800"'])
+def test_a_wish_that_cannot_be_used_stops_nobody(odd):
+    """Found on the way: each candidate that surveyed a successor of another type broke down."""
+    raw = b'{"paused":true,"step_down":[3],"successor":%s,"floor":9}' % odd.encode()
+    assert decode(Wishes, raw, path="/c") == Wishes(paused=True, floor=9)
+
+
+def test_what_is_no_term_is_no_past_one():
+    raw = b'{"number":3,"past":[5,{"number":2},"x",null]}'
+    assert decode(TermRecord, raw, path="/t").past == ({"number": 2},)

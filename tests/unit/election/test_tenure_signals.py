@@ -74,7 +74,7 @@ class Session:
         return answer
 
 
-def proof(known_s: float, timeout_s: float = T, session: int = 1) -> Proof:
+def proof(known_s: float, timeout_s: float = T, session: int | None = 1) -> Proof:
     return Proof(session, Shares(timeout_s), known_s)
 
 
@@ -112,8 +112,6 @@ def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, tol
     session.on_proof(proof(101.0))
     assert (tenure.term.deadline, told) == (120.0, [])
     tenure.doubt()
-    session.on_proof(proof(110.0, session=2))  # says nothing about this term
-    assert (tenure.term.deadline, told) == (120.0, [])
     session.on_proof(proof(101.1))
     session.on_proof(proof(101.2))
     assert told == [Input.HEARD]  # once
@@ -212,3 +210,9 @@ def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
         tenure.term.write([])
     assert deposed.value.reason is Reason.LEASE
     assert at[0] == pytest.approx(119.0, abs=0.1)
+
+
+@pytest.mark.parametrize("other", [None, 2])
+def test_a_term_ends_at_once_when_its_session_is_not_ours_any_more(tenure, session, told, other):
+    session.on_proof(proof(110.0, session=other))
+    assert (tenure.term.reason, is_on(tenure.term), told) == (Reason.SESSION, False, [])

@@ -34,6 +34,7 @@ from leaderq.zookeeper.writing.groups import (
     estimated_bytes,
     packed,
     status_of,
+    tell,
     validated,
 )
 from leaderq.zookeeper.writing.in_flight import InFlightLimit
@@ -502,3 +503,24 @@ def test_the_version_of_the_guard_tells_which_were_applied() -> None:
     one, _ = aside()
     assert one.reconcile(7, is_new=False) == ([], [])
     assert one.number == 7
+
+
+def test_what_whoever_is_told_raises_reaches_nobody_else_unless_it_is_ctrl_c(caplog) -> None:
+    class Rude(BaseException): ...
+
+    heard: list[Any] = []
+
+    def raising(_groups: list[OperationGroup], error: Any) -> None:
+        raise error
+
+    def telling(error: BaseException) -> None:
+        groups = [OperationGroup([Delete("/a")], 1, told) for told in (raising, heard.append)]
+        groups[1].told = lambda some, _error: heard.extend(some)
+        tell(groups, error)  # type: ignore[arg-type]
+
+    for error in (ValueError(), Rude()):
+        telling(error)
+    assert (len(heard), caplog.text.count("callback of writes failed")) == (2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        telling(KeyboardInterrupt())
+    assert len(heard) == 2

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -299,3 +303,77 @@ def test_whoever_may_have_a_successor_already_kills_its_command_at_once(reason, 
     term: Any = SimpleNamespace(reason=reason, deadline=100.0)
     assert CommandCareer._kill_s(command, term, 50.0) == kill_s
     assert CommandCareer._kill_s(command, term, 500.0) == (100.5 if kill_s else 0.0)
+
+
+class Delegating(Exception):
+    """One whose attributes cannot be asked for, because it asks itself for them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Empty(Exception):
+    def __len__(self) -> int:
+        return 0
+
+
+class Speechless(Deposed):
+    def __init__(self) -> None:
+        Exception.__init__(self, "of a user's, who does not call the base class")
+
+
+@pytest.mark.parametrize("kind", [Delegating, Empty])
+def test_the_first_error_is_the_failure_and_the_hand_over_follows_whatever_it_is(kind):
+    error = kind("no")
+    career = Diary(execute=raising(error), handOver=raising(OSError("later")))
+    failure, errors = serve(career, open_term())
+    assert failure is not None
+    assert failure.__cause__ is error
+    assert career.calls == ["inaugurate", "execute", "handOver"]
+    assert errors[0].error is error
+
+
+def test_a_deposed_of_the_users_own_ends_the_term_even_if_it_has_no_reason():
+    career = Diary(execute=raising(Speechless()))
+    assert serve(career, term := open_term()) == (None, [])
+    assert (term.reason, career.calls[-1]) == (Reason.FENCED, "handOver")
+
+
+FORKING = """
+import os, sys, threading
+from test_stages import Diary, serve
+from terms import open_term
+
+def fork(term):
+    if os.fork():
+        os.wait()
+        term.resign()
+    elif sys.argv[1] == "exit":
+        sys.exit()
+    elif sys.argv[1] == "raise":
+        raise KeyError("of the child's")
+
+class Told(Diary):
+    def _do(self, what, term):
+        os.write(1, f"{what} {os.getpid() == ours}\\n".encode())
+        super()._do(what, term)
+
+ours = os.getpid()
+thread = threading.Thread(target=serve, args=(Told(execute=fork), open_term()))
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["return", "exit", "raise"])
+def test_a_forked_child_that_comes_back_has_no_part_in_the_term(how):
+    """Found on the way: it did the next units beside its parent, and handed over as well."""
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, how],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n") == ["inaugurate True", "execute True", "handOver True", ""]

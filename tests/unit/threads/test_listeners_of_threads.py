@@ -224,3 +224,66 @@ def test_only_a_plain_function_can_listen():
 
     with pytest.raises(ConfigurationError):
         Listeners[str]().add(listen)
+
+
+def test_an_interrupt_of_a_listeners_own_is_logged_where_no_ctrl_c_can_come(listeners, heard):
+    listeners.add(_raising(KeyboardInterrupt()))
+    listeners.add(heard.append)
+    other = threading.Thread(target=listeners.announce, args=("one",))
+    other.start()
+    other.join(30)
+    assert heard == ["one"]
+
+
+def test_listeners_that_are_equal_or_cannot_be_compared_are_told_apart(heard):
+    class Equal:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, value: str) -> None:
+            heard.append(self.name + value)
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None
+
+    class Raising(Equal):
+        def __eq__(self, other: object) -> bool:
+            raise OSError
+
+        def hear(self, value: str) -> None:
+            heard.append(value)
+
+    listeners: Listeners[str] = Listeners()
+    one, raising = Equal("one "), Raising("raising ")
+    for listener in (one, Equal("two "), raising, raising.hear, raising.hear):
+        listeners.add(listener)
+    listeners.announce("a")
+    assert heard == ["one a", "two a", "raising a", "a"]
+    listeners.remove(one)
+    listeners.remove(raising.hear)
+    listeners.call("b")
+    assert heard[4:] == ["two b", "raising b"]
+
+
+@pytest.mark.parametrize("kind", [print, "Event", None])
+def test_what_is_listened_for_is_a_class(listeners, kind):
+    with pytest.raises(ConfigurationError, match="give the class"):
+        listeners.add(print, kind)
+    listeners.add(print, int | str)
+
+
+def test_a_class_that_cannot_be_asked_for_its_instances_keeps_no_value_from_the_others(heard):
+    class Meta(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            raise OSError
+
+    class Odd(metaclass=Meta): ...
+
+    listeners: Listeners[str] = Listeners()
+    listeners.add(print, Odd)
+    listeners.add(heard.append)
+    listeners.call("one")
+    listeners.announce("two")
+    assert heard == ["one", "two"]

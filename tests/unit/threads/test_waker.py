@@ -167,3 +167,8 @@ def test_a_signal_handler_ends_the_wait_of_its_own_thread():
     finally:
         other.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_every_number_is_a_time_out_for_the_standard_library():
+    bounded = [bounded_s(one) for one in (-1, 0.0, 2.5, 1e300, float("inf"), float("nan"))]
+    assert bounded == [0.0, 0.0, 2.5, threading.TIMEOUT_MAX, threading.TIMEOUT_MAX, 0.0]

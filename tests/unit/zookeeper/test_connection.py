@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
+from leaderq.base import clock
 from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 from leaderq.zookeeper import Credentials, Security
-from leaderq.zookeeper.client import (
-    STUCK_S,
-    ClientSupervisor,
-    TimeWithoutAttempt,
-    replacement_reason,
+from leaderq.zookeeper.client import STUCK_S, ClientSupervisor
+from leaderq.zookeeper.connection import (
+    Liveness,
+    ServerConnection,
+    Transport,
+    connect_limit_s,
 )
-from leaderq.zookeeper.connection import Liveness, ServerConnection, connect_limit_s
 
 T = 6.0
 
@@ -66,55 +67,74 @@ def test_events_that_come_together_are_read_up_to_what_is_not_a_whole_event(rest
     assert connection._received == rest
 
 
-@pytest.mark.parametrize(
-    ("has_ended", "is_refused", "is_connected", "idle_s", "why"),
-    [
-        (False, False, True, 0.0, None),
-        (False, False, True, 1000.0, None),
-        (False, False, False, STUCK_S - 0.1, None),
-        (False, False, False, STUCK_S + 0.1, "no attempt to connect for"),
-        (True, False, True, 0.0, "connection thread ended"),
-        (True, True, False, 0.0, "credentials refused"),
-    ],
-)
-def test_a_client_is_replaced_only_if_it_ended_or_no_longer_tries(
-    has_ended, is_refused, is_connected, idle_s, why
-):
-    reason = replacement_reason(
-        has_ended=has_ended, is_refused=is_refused, is_connected=is_connected, idle_s=idle_s
-    )
-    assert reason is None if why is None else reason.startswith(why)
+def client_of(**facts: Any) -> Any:
+    given = {"connected": True, "auth_failed": False, "timeout_s": 1.0}
+    client = SimpleNamespace(attempts=3, ended=threading.Event(), **{**given, **facts})
+    client.connection = client
+    return client
 
 
-def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours():
-    idle, client = TimeWithoutAttempt(), object()
-    idle.look(0.0, client, 1, is_connected=True)
-    assert idle.look(7200.0, client, 1, is_connected=False) == 0.0
-    assert idle.look(7203.0, client, 1, is_connected=False) == 3.0
-    assert idle.look(7204.0, client, 2, is_connected=False) == 0.0
-    assert idle.look(7209.0, client, 2, is_connected=False) == 5.0
-    assert idle.look(7213.0, object(), 2, is_connected=False) == 0.0
+def looks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A supervisor of the client that a look names; a look tells why it was replaced, or when the
+    next is due.
+    """
+    now, watched, replaced = [1000.0], [client_of()], list[str]()
+    monkeypatch.setattr(clock, "awake_s", lambda: now[0])
+    supervisor = ClientSupervisor("x", lambda: watched[0], replaced.append)
+
+    def look(at_s: float, client: Any) -> Any:
+        now[0], watched[0] = 1000.0 + at_s, client
+        next_s = supervisor._step()
+        return replaced.pop() if replaced else next_s
+
+    look.supervisor = supervisor
+    return look
 
 
-def test_a_client_that_was_dropped_has_tried_however_early_that_came():
-    client: Any = SimpleNamespace(
-        attempts=3, connected=True, ended=threading.Event(), auth_failed=False, timeout_s=10.0
-    )
-    supervisor = ClientSupervisor("x", lambda: client, lambda _reason: None)
-    assert supervisor._step() is None
-    supervisor.expect_attempt(client)
-    assert supervisor._step() == STUCK_S / 5
-    supervisor.expect_attempt(client)
+def test_a_client_is_replaced_if_it_has_ended_or_tries_no_longer(monkeypatch):
+    look = looks(monkeypatch)
+    assert look(0.0, client_of()) is None
+    ended = client_of(connected=False)
+    ended.ended.set()
+    assert look(1.0, ended) == "connection thread ended"
+    assert 0.25 <= look(1.0, ended) <= 0.5  # not at once again
+    ended.auth_failed = True
+    assert look(2.0, ended) == "credentials refused"
+    silent = client_of(connected=False)
+    assert look(10.0, silent) == STUCK_S / 5
+    assert look(10.0 + STUCK_S, silent) == STUCK_S / 5
+    assert look(10.1 + STUCK_S, silent) == "no attempt to connect for 15 s"
+    slow = client_of(connected=False, timeout_s=STUCK_S)
+    assert look(100.0, slow) == look(100.0 + 2 * STUCK_S, slow) == STUCK_S / 5
+    assert look(100.1 + 2 * STUCK_S, slow) == "no attempt to connect for 30 s"
+
+
+def test_a_connection_lost_after_hours_has_not_been_without_attempt_for_hours(monkeypatch):
+    look, client = looks(monkeypatch), client_of(connected=False)
+    look(0.0, client)
+    client.connected = True
+    assert look(1.0, client) is None
+    client.connected = False
+    assert look(7200.0, client) == look(7214.0, client) == STUCK_S / 5
     client.attempts = 4
-    assert supervisor._step() is None
+    assert look(7220.0, client) == look(7234.0, client) == STUCK_S / 5
+    assert look(7240.0, client_of(connected=False)) == STUCK_S / 5
+
+
+def test_a_client_that_was_dropped_has_tried_however_early_that_came(monkeypatch):
+    look, client = looks(monkeypatch), client_of()
+    assert look(0.0, client) is None
+    look.supervisor.expect_attempt(client)
+    assert look(0.0, client) == STUCK_S / 5
+    assert look(16.0, client) == "no attempt to connect for 16 s"
+    look.supervisor.expect_attempt(client)
+    client.attempts = 4
+    assert look(17.0, client) is None
 
 
 def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken():
-    ended = threading.Event()
-    ended.set()
-    dead: Any = SimpleNamespace(
-        ended=ended, auth_failed=False, connected=False, attempts=0, timeout_s=1.0
-    )
+    dead = client_of(connected=False)
+    dead.ended.set()
     replaced: list[float] = []
     supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
     began = monotonic()
@@ -169,3 +189,25 @@ def test_credentials_make_znodes_their_creators_own_unless_told_otherwise():
     assert [entry.id.scheme for entry in Security(tls=True).acl()] == ["world"]
     assert owner.auth_data() == [("digest", "a:b")]
     assert owner.sasl_options() is None
+
+
+class Rude(BaseException):
+    """Of a user's, like those of pytest and of asyncio."""
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, Rude])
+def test_a_callback_that_raises_anything_ends_no_thread_of_the_session(error, caplog):
+    def raising() -> None:
+        raise error
+
+    transport = Transport("test", lambda: 1.0, None)
+    transport.start()
+    heard: list[str] = []
+    for job in (raising, lambda: heard.append("told")):
+        transport.complete(job)
+        transport.watch(job)
+    eventually(lambda: heard == ["told", "told"])
+    transport.stop(30)
+    assert caplog.text.count("callback failed") == 2
+    if error is not KeyboardInterrupt:  # which is Ctrl-C on this thread
+        transport.complete(raising)

@@ -92,3 +92,9 @@ def test_a_malformed_address_is_refused_with_value_and_remedy(text, said):
     """More of them: ``config/test_kinds_of_values.py``."""
     with pytest.raises(ConfigurationError, match=said):
         parsed_address(text)
+
+
+def test_an_address_is_a_text():
+    for wrong in (None, b"a:1", 2181):
+        with pytest.raises(ConfigurationError, match="is no text"):
+            parsed_address(wrong)

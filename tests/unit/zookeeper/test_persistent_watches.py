@@ -167,3 +167,20 @@ def test_a_watch_that_is_added_while_the_last_one_is_removed_stands():
     subscription.close()
     adders[0].join(60)
     assert sent == [AddWatch, RemoveWatches, AddWatch]
+
+
+def test_a_watch_is_told_apart_by_what_it_is_and_not_by_what_it_says():
+    class Rude:
+        def __call__(self, event: WatchEvent) -> None: ...
+
+        def __eq__(self, other: object) -> bool:
+            raise OSError
+
+        __hash__ = None
+
+        def hear(self, event: WatchEvent) -> None: ...
+
+    one, other = Rude(), Rude()
+    watches = {OneShot(each, "/a") for each in (one, one, other, one.hear, one.hear, print)}
+    assert len(watches) == 4
+    assert OneShot(one, "/a") != OneShot(one, "/b")

@@ -90,14 +90,11 @@ class Requests:
         self.timeout_s = T
         self.echoes = Echoes(100.0, T)
         self.sent: list[Any] = []
-        self.pulse = Pulse(
-            "test",
-            self,
-            session=lambda: self.id,
-            shares=lambda: Shares(self.timeout_s),
-            echoes=lambda: self.echoes,
-            let_go=lambda: None,
-        )
+        self.pulse = Pulse("test", self, let_go=lambda: None)
+
+    @property
+    def shares(self) -> Shares:
+        return Shares(self.timeout_s)
 
     def sync_async(self, path: str) -> Future[Any]:
         return self._asked(("sync", path))
@@ -186,11 +183,11 @@ def test_an_older_proof_takes_nothing_back_and_a_shorter_time_out_counts_at_once
     requests.answer_both()
     assert len(told) == 2
     requests.timeout_s = 12.0
-    requests.pulse.connected()
+    requests.pulse.look()
     assert told[2:] == [Proof(7, Shares(12.0), 100.0)]
     let_go()
     requests.timeout_s = 6.0
-    requests.pulse.connected()
+    requests.pulse.look()
     assert len(told) == 3
     requests.pulse.stop()
 
