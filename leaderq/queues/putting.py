@@ -509,12 +509,11 @@ class Putter(Generic[T]):
         :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
         deadline = Deadline(timeout_s)
-        chunks = batched(map(named, values), _CHUNK if isinstance(values, Sized) else 1)
         if self._options.put_in_background:
-            return self._stream(chunks, None, deadline)
+            return self._stream(values, named, None, deadline)
         many = PutResults()
         try:
-            self._stream(chunks, many, deadline)
+            self._stream(values, named, many, deadline)
         except Exception:
             # of the iterable, or closed meanwhile: values already taken from it are seen through
             many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
@@ -529,19 +528,21 @@ class Putter(Generic[T]):
 
     def _stream(
         self,
-        chunks: Iterable[Sequence[tuple[T, str]]],
+        values: Iterable[V],
+        named: Callable[[V], tuple[T, str]],
         many: PutResults | None,
         deadline: Deadline,
     ) -> int:
         if (sender := self.opened(deadline)) is None:
             return 0
         count = 0
-        for pairs in chunks:
+        for some in batched(values, _CHUNK if isinstance(values, Sized) else 1):
             puts = []
-            for value, prefix in pairs:
+            for value in some:
                 try:
-                    puts.append(self.made([value], prefix, many))
-                except Exception as exc:  # noqa: BLE001 - the serializer's: it fails this value only
+                    item, prefix = named(value)
+                    puts.append(self.made([item], prefix, many))
+                except Exception as exc:  # noqa: BLE001 - of the name or serializer: of this value
                     (many or self._unheard).fail(value, exc)
                     if many is None:
                         self._tell_of_failure(exc)

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.base import clock
 from leaderq.base.arguments import at_least, require, unless
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import BYTES, QueueSerializer
-from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    QueueClosed,
+    SessionExpired,
+)
 from leaderq.queues.admin import Browsed, ItemLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
@@ -25,7 +32,7 @@ from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefi
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
-from leaderq.zookeeper.retrying import ITEM_RETRY
+from leaderq.zookeeper.retrying import ITEM_RETRY, retry_until_connected
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
@@ -41,6 +48,7 @@ R = TypeVar("R", bound="QueueRecipe[Any]")
 _FIELDS = fields(QueueOptions)
 
 _LEAST_CLOSE_S = 1.0
+_EVER_S = primitives.TIMEOUT_MAX
 
 
 class QueueRecipe(Generic[T]):
@@ -156,11 +164,11 @@ class QueueRecipe(Generic[T]):
                 return
             with explaining_refusals(self._paths):
                 self._putter.start(is_opened=not self._consumption.is_pushed)
-                self._is_started = True
                 if self._death_watcher is not None:
                     self._death_watcher.start()
                 if self._consumption.is_pushed:
                     self._consumption.start()
+                self._is_started = True
 
     def close(self) -> None:
         """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
@@ -249,10 +257,17 @@ class QueueRecipe(Generic[T]):
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
         """
+        deadline = Deadline(timeout_s)
         self._putter.check_open()
         if not self._consumption.is_pushed:
-            self._consumption.start()
-        return self._consumption.take(timeout_s)
+            start, patience_s = partial(self._consumption.start, 0.0), deadline.left_s(_EVER_S)
+            try:
+                retry_until_connected(
+                    self._session, start, patience_s, check=self._putter.check_open
+                )
+            except (ConnectionLost, SessionExpired):
+                return None
+        return self._consumption.take(deadline.remaining_s)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.base import clock
+from leaderq.base.arguments import in_seconds
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import HandlerThreads
 from leaderq.engine.reading_ahead import result_of
@@ -222,7 +223,6 @@ _IDLE_S = 1.0
 class TakenZnode:
     """One znode whose values were taken on request. ``lock`` is held while a value is settled.
     ``error``: what the work on a value raised. ``delay_s``: set if a value is to be requeued.
-    ``is_lost``: the engine was told that another consumer has the znode.
     """
 
     claim: Claim
@@ -230,7 +230,6 @@ class TakenZnode:
     left: dict[int, bytes] = field(default_factory=dict)
     error: BaseException | None = None
     delay_s: float | None = None
-    is_lost: bool = False
     lock: primitives.RLock = field(default_factory=lambda: primitives.RLock())
 
     @property
@@ -301,7 +300,9 @@ class Item(Generic[T]):
         together, when the last of its values is settled.
 
         :raises ClaimLost: the item is not ours any more; nothing was written.
+        :raises ConfigurationError: ``delay_s`` is not a time, or below 0.
         """
+        delay_s = in_seconds("delay_s", delay_s)
         with self._taken.lock:
             self._refuse_twice()
             former = self._taken.delay_s
@@ -381,11 +382,11 @@ class Item(Generic[T]):
         taken.left[self._at] = taken.open.pop(self._at)
         if taken.open:
             return
-        settlement = self._queue.settlement_of(taken)
-        if not is_awaited:
-            self._queue.engine.settle([settlement])
-            return
         try:
+            settlement = self._queue.settlement_of(taken)
+            if not is_awaited:
+                self._queue.engine.settle([settlement])
+                return
             self._queue.write(self._claim, settlement.operations)
         except BaseException as exc:
             taken.open[self._at] = taken.left.pop(self._at)
@@ -403,12 +404,12 @@ class Item(Generic[T]):
         """Tell the engine, once, that the item is another's. Until then the engine holds back its
         name.
         """
-        taken, claim, engine = self._taken, self._claim, self._queue.engine
-        if claim.membership.is_locking and not taken.is_lost:
-            taken.is_lost = True
+        claim, engine = self._claim, self._queue.engine
+        if claim.membership.is_locking and not claim.is_lost:
             gone = items.released(claim)
             if not engine.is_ours(claim):
                 gone = ItemSettlement(claim, (), gone.outcome)
+            claim.is_lost = True
             engine.settle([gone])
 
     def _forget_if_over(self) -> None:

@@ -212,9 +212,10 @@ class Engine:
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as this process knows."""
         membership = claim.membership
-        return not self.is_locking or (
-            membership is self._membership and self._members.is_standing(membership)
-        )
+        if not self.is_locking:
+            return True
+        is_present = membership is self._membership and self._members.is_standing(membership)
+        return is_present and not claim.is_lost
 
     def may_be_begun(self, claims: Sequence[Claim]) -> bool:
         """Whether these still stand for certain: when a process goes on that was frozen, workers
@@ -351,7 +352,8 @@ class Engine:
             log.warning(said, self.path, name, outcome.value, error)
             self._listing.invalidate()
             if self._has_another_way(settlement, error):
-                again = items.released(settlement.claim)
+                again = items.released(settlement.claim, is_renamed=outcome is ItemOutcome.RELEASED)
+                settlement.claim.is_lost = True
                 if not isinstance(error, NoNode | NodeExists):
                     again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
                 self._send([again])
@@ -378,11 +380,11 @@ class Engine:
         It is also so if an item cannot be created under its old name, which is taken because the
         queue was made again.
         """
-        claim = settlement.claim
-        if settlement.outcome is not ItemOutcome.RELEASED:
-            return self.is_ours(claim) and not isinstance(error, ConnectionLost)
-        is_deleted = not claim.membership.is_locking
-        return is_deleted and not claim.is_raw and isinstance(error, NodeExists)
+        if settlement.outcome is ItemOutcome.RELEASED:
+            return not self.is_locking and isinstance(error, NodeExists)
+        if settlement.outcome is ItemOutcome.KEPT and not self.is_locking:
+            return False
+        return self.is_ours(settlement.claim) and not isinstance(error, ConnectionLost)
 
     def _enter(self) -> Membership:
         former = self._membership
@@ -567,11 +569,11 @@ class Engine:
     def _release_ahead(self) -> None:
         if claims := self.ready.drain():
             log.info("items claimed ahead released queue=%s items=%d", self.path, len(claims))
-            self._release(claims, in_place=True)
+            self._release(claims)
 
-    def _release(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
+    def _release(self, claims: Sequence[Claim]) -> None:
         if claims:
-            self._send([items.released(claim, in_place=in_place) for claim in claims])
+            self._send([items.released(claim) for claim in claims])
 
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""

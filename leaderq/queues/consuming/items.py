@@ -7,7 +7,7 @@ waiting    claimed             ``Create(lock)``, ``Check(item, v)`` / ``Delete(i
 claimed    done, deleted       ``Delete(item)``, ``Delete(lock)`` / nothing
 claimed    dead                the same, and ``Create(dead letter)``
 claimed    waiting, requeued   the same, and ``Create(item, sequential)``
-claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
+claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``, in its old place
 claimed    claimed, kept       ``SetData(item)`` / nothing
 =========  ==================  ==========================================================
 
@@ -72,7 +72,8 @@ class Claim:
     the data cannot be read, and ``error`` then says why. ``note``: what former consumers wrote
     about the item; ``deaths``: how many consumers died over it that the note does not count.
     ``is_raw``: the item is of a simple queue, one value without a frame or a note. ``count``: how
-    many values it had at first; 1 if that is not known.
+    many values it had at first; 1 if that is not known. ``is_lost``: the servers said that it is
+    not ours any more.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Claim:
     note: Note = _NO_NOTE
     is_raw: bool = False
     count: int = 1
+    is_lost: bool = False
 
     def __post_init__(self) -> None:
         if self.name.startswith(SIMPLE_PREFIX):
@@ -107,11 +109,6 @@ class Claim:
             return (Delete(item, self.version),)
         lock = Create(membership.paths.lock(self.name), membership.mark.encode(), ephemeral=True)
         return lock, Check(item, self.version)
-
-    @property
-    def not_before_ms(self) -> int:
-        """When the item may be tried again, in ms since the epoch; 0: at any time."""
-        return self.note.not_before_ms or 0
 
     @property
     def failures(self) -> int:
@@ -164,8 +161,8 @@ def judged(
                 found.rest(membership.paths, name, row)
         else:
             claim = Claim(name, row[0], row[1], row[2], membership)
-            if (until := claim.not_before_ms) > now:
-                found.resting[name] = until
+            if (until_ms := claim.note.not_before_ms or 0) > now:
+                found.resting[name] = until_ms
             elif found.claims and claim.count > room:
                 found.again.append(name)
             else:
@@ -313,19 +310,18 @@ def done(claim: Claim) -> ItemSettlement:
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
-def released(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
-    """Return the settlement of an item that was not begun. ``in_place``: without a lock path, the
-    item is created again under its old name, which must be free.
+def released(claim: Claim, *, is_renamed: bool = False) -> ItemSettlement:
+    """Return the settlement of an item that was not begun. ``is_renamed``: without a lock path, the
+    item is created again at the tail, because its old name is taken.
     """
     paths = claim.membership.paths
     if claim.membership.is_locking:
-        release: Operation = Delete(paths.lock(claim.name))
-    elif in_place or claim.is_raw:
-        release = Create(paths.item(claim.name), claim.data)
-    else:
-        note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
-        release = _again(claim, claim.items, note)
-    return ItemSettlement(claim, (release,), ItemOutcome.RELEASED)
+        return ItemSettlement(claim, (Delete(paths.lock(claim.name)),), ItemOutcome.RELEASED)
+    note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+    again = _again(claim, claim.items, note)
+    if not is_renamed:
+        again = Create(paths.item(claim.name), again.data)
+    return ItemSettlement(claim, (again,), ItemOutcome.RELEASED)
 
 
 def ended(
@@ -445,7 +441,8 @@ def _freed(claim: Claim, operations: Operations) -> ItemSettlement:
 
 
 def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
-    data = claim.data if claim.is_raw else _encoded(claim, items, note)
+    is_as_read = claim.is_raw or claim.error is not None
+    data = claim.data if is_as_read else _encoded(claim, items, note)
     return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
 
 

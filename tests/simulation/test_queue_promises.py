@@ -1,0 +1,123 @@
+"""What queues promise, held against users, servers and data at their rudest, in simulated time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from leaderq.base import clock
+from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed
+from leaderq.queues import DistributedIdQueue
+from simulation.scenarios import nth, scene
+from simulation.test_queue_windows import (
+    LOCKING,
+    Work,
+    consuming,
+    is_clean,
+    made,
+    opened,
+    put,
+    stored,
+)
+
+
+@LOCKING
+@scene(1)
+def test_what_is_released_unbegun_keeps_its_place_and_the_time_of_its_put(s, lock):
+    a, b = s.guests("ab")
+    names = put(s, *"wxyz")
+    put_ms = a.do(clock.now_ms)
+    s.run(10.0)
+    queue = opened(a, lock)
+    first = a.do(lambda: queue.take(10.0))
+    a.do(first.give_back)
+    a.do(queue.close)
+    s.until(lambda: len(stored(s)) == 4)
+    again = opened(b, lock)
+    taken = [b.do(lambda: again.take(10.0)) for _ in names]
+    assert [one.value for one in taken] == list("wxyz")
+    assert all(abs(one.enqueued.timestamp() * 1000 - put_ms) < 1000 for one in taken)
+
+
+@pytest.mark.parametrize("point", range(2, 7))
+@scene(1)
+def test_a_start_that_failed_can_be_repeated_until_the_queue_consumes(s, point):
+    (a,) = s.guests("a")
+    work = Work()
+    queue = a.do(lambda: made(a, consumer=work))
+    s.at(a, nth(point), lambda: s.cut(a))
+    with pytest.raises(LeaderqError):
+        a.do(queue.start, within_s=100.0)
+    s.heal(a)
+    put(s, "x")
+    a.do(queue.start, within_s=100.0)
+    s.until(lambda: work.done == ["x"])
+
+
+@pytest.mark.parametrize("delay_s", [math.nan, math.inf, -1.0, "1"])
+@scene(1)
+def test_a_requeue_that_is_refused_leaves_the_item_in_hand(s, delay_s):
+    (a,) = s.guests("a")
+    put(s, "x")
+    queue = opened(a)
+    item = a.do(lambda: queue.take(10.0))
+    with pytest.raises(ConfigurationError, match="delay_s"):
+        a.do(lambda: item.requeue(delay_s))
+    assert not item.is_settled
+    a.do(item.ack)
+    assert is_clean(s)
+
+
+@scene(1)
+def test_one_bad_id_spoils_no_other_put(s):
+    (a,) = s.guests("a")
+    queue: Any = opened(a, kind=DistributedIdQueue)
+    with pytest.raises(PutsFailed) as failed:
+        a.do(lambda: queue.put_many([("x", "1"), ("y", ""), ("z", "2")]))
+    assert (failed.value.stored, failed.value.failed) == (2, 1)
+    ((_, error),) = failed.value.failures
+    assert isinstance(error, ConfigurationError)
+    assert stored(s) == ["x", "z"]
+
+
+@scene(1)
+def test_a_first_take_waits_no_longer_than_it_was_told_to(s):
+    (a,) = s.guests("a")
+    queue = opened(a)
+    s.cut(a)
+    s.reset(a)
+    s.run(0.5)
+    began_s = s.now_s
+    assert a.do(lambda: queue.take(0.5)) is None
+    assert s.now_s - began_s < 2.0
+    waiting = a.begin(queue.take)
+    s.run(30.0)
+    assert not waiting.is_done
+    s.heal(a)
+    put(s, "x")
+    assert waiting.result(30.0).value == "x"
+
+
+@LOCKING
+@scene(1)
+def test_a_consumer_that_closes_its_queue_has_the_item_in_hand_acknowledged(s, lock):
+    a, b = s.guests("ab")
+    queue: list[Any] = []
+    done: list[str] = []
+
+    def work(value: str) -> None:
+        queue[0].close()
+        clock.sleep(0.5)
+        done.append(value)
+
+    queue.append(a.do(lambda: made(a, lock, consumer=work)))
+    a.do(queue[0].start)
+    put(s, "x")
+    s.until(lambda: done)
+    s.run(1.0)
+    second = Work()
+    consuming(b, second, lock)
+    s.run(3.0)
+    assert (done, second.begun, is_clean(s)) == (["x"], [], True)
