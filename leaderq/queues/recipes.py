@@ -47,6 +47,7 @@ else:
 R = TypeVar("R", bound="QueueRecipe[Any]")
 _FIELDS = fields(QueueOptions)
 
+_START_S = 15.0
 _LEAST_CLOSE_S = 1.0
 _EVER_S = primitives.TIMEOUT_MAX
 
@@ -163,12 +164,16 @@ class QueueRecipe(Generic[T]):
             if self._is_started:
                 return
             with explaining_refusals(self._paths):
-                self._putter.start(is_opened=not self._consumption.is_pushed)
-                if self._death_watcher is not None:
-                    self._death_watcher.start()
-                if self._consumption.is_pushed:
-                    self._consumption.start()
-                self._is_started = True
+                retry_until_connected(self._session, self._begin, _START_S)
+            self._is_started = True
+
+    def _begin(self) -> None:
+        is_pushed = self._consumption.is_pushed
+        self._putter.start(is_opened=not is_pushed)
+        if self._death_watcher is not None:
+            self._death_watcher.start()
+        if is_pushed:
+            self._consumption.start()
 
     def close(self) -> None:
         """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
@@ -260,7 +265,7 @@ class QueueRecipe(Generic[T]):
         deadline = Deadline(timeout_s)
         self._putter.check_open()
         if not self._consumption.is_pushed:
-            start, patience_s = partial(self._consumption.start, 0.0), deadline.left_s(_EVER_S)
+            start, patience_s = self._consumption.start, deadline.left_s(_EVER_S)
             try:
                 retry_until_connected(
                     self._session, start, patience_s, check=self._putter.check_open

@@ -35,6 +35,7 @@ from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.retrying import retry_until_connected
 
 _PATIENCE_S = 30.0
 _SLICE_S = 0.2
@@ -338,7 +339,7 @@ class FramedStore(Store, PutListener):
         self._failure: LeaderqError | None = None
         options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
         self._putter = Putter(session, places, options)
-        self._putter.start()
+        retry_until_connected(session, self._putter.start)
         self._putter.add_listener(self)
 
     def _put(self, entry: Entry) -> None:

@@ -43,7 +43,7 @@ from leaderq.queues.consumers import (
     work_in_hand,
 )
 from leaderq.queues.consuming import items
-from leaderq.queues.consuming.engine import START_S, Engine
+from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
@@ -153,16 +153,10 @@ class ItemWorkers(HandlerThreads):
                 return settlements + ended
             settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
             claims = [one.claim for one in kept]
-            if not self._kept(kept):
+            self._engine.settle(kept)
+            rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
+            if self._engine.is_closing.wait(max(0, rest_ms) / 1000):
                 return settlements + [items.released(claim) for claim in claims]
-
-    def _kept(self, kept: list[ItemSettlement]) -> bool:
-        """Write these settlements, and wait until their items may be tried again; ``False``: the
-        queue is closing, and they are not tried again.
-        """
-        self._engine.settle(kept)
-        rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
-        return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
 
     def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
         """Pass the values of these items to the consumer once; returns the settlements. The values
@@ -201,8 +195,7 @@ class ItemWorkers(HandlerThreads):
         return []  # they were deleted when they were claimed
 
     def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:
-        options = self._engine.options
-        settlement = items.failed(claim, left, error, options.error_mode, options.retry)
+        settlement = items.failed(claim, left, error, self._engine.options)
         log_failure(self._engine.path, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
             attempt, first_ms = claim.failures + 1, claim.enqueued_ms
@@ -451,16 +444,14 @@ class Consumption(Generic[T]):
         self._asked_s = clock.now_s()
         self._is_started = self._is_closed = False
 
-    def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; does nothing if this was started before. Waits ``patience_s`` seconds
-        for a connection.
-        """
+    def start(self) -> None:
+        """Begin to consume, unless this was started before; after an error, call it again."""
         with self._lock:
             if self._is_closed:
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
             if self._is_started:
                 return
-            self.engine.start(patience_s)
+            self.engine.start()
             self._is_started = True
         if self._work is not None:
             self._work.start()
@@ -551,19 +542,17 @@ class Consumption(Generic[T]):
             self.engine.notify()
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
-        """Return the settlement of a znode whose values are all settled."""
-        options = self.engine.options
-        settlement = items.ended(
-            taken.claim,
-            taken.remaining,
-            taken.error,
-            taken.delay_s,
-            options.error_mode,
-            options.retry,
-        )
+        """Of a znode whose values are all settled."""
+        claim, left = taken.claim, taken.remaining
+        if not left:
+            return items.done(claim)
         if taken.error is not None:
+            settlement = items.failed(claim, left, taken.error, self.engine.options, stays=False)
             log_failure(self._paths.path, settlement, taken.error)
-        return settlement
+            return settlement
+        if taken.delay_s is not None:
+            return items.requeued(claim, left, taken.delay_s)
+        return items.interrupted(claim, left)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
         """Write these operations in one multi, and return their results; ``None`` if the answer was

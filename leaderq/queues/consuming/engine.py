@@ -54,13 +54,11 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Session, SessionState
 from leaderq.zookeeper.reading import SizedReader
-from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
 
 log = logging.getLogger(__name__)
 
-START_S = 10.0
 HANGS_S = 0.15
 """If no worker has asked for so long, items claimed ahead are released."""
 MAX_BATCH = 250
@@ -123,22 +121,19 @@ class Engine:
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._per_znode = 1.0  # values, in what was claimed last
-        # claimed by the present member, or being so, and not settled
-        self._held: set[str] = set()
         self._probe_s = 0.0
         self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
         self._has_taken = False
 
-    def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; returns when this consumer is a member of the queue.
-
-        Raises what prevents that; a lost connection only after ``patience_s``.
+    def start(self) -> None:
+        """Begin to consume; returns when this consumer is a member of the queue, or raises what
+        prevents that.
         """
         self._session.add_listener(self._on_state)
         try:
-            retry_until_connected(self._session, self._enter, patience_s)
+            self._enter()
         except BaseException:
             self._session.remove_listener(self._on_state)
             raise
@@ -152,7 +147,7 @@ class Engine:
         self.is_closing.set()
         self._service.stop(timeout_s)
         membership = self._membership
-        if membership is not None and membership.is_locking:
+        if self.is_locking:
             self._release(self.ready.drain())
         self.ready.close()
         is_clean = join_workers(max(0.0, end - clock.now_s())) and self._service.stop(
@@ -280,7 +275,7 @@ class Engine:
         membership = self._membership
         if membership is None or not self._members.is_standing(membership):
             membership = self._enter()
-        if self._is_shared_out or membership.is_locking:
+        if self._is_shared_out or self.is_locking:
             self._members.refresh()
         self.pause_switch.refresh()
         if self.figures.is_asked(clock.now_s()):
@@ -337,13 +332,10 @@ class Engine:
     def _settled(self, settlements: list[ItemSettlement], error: LeaderqError | None) -> None:
         gone = [one.claim.name for one in settlements if self._is_gone(one, error)]
         self._waiting.drop(gone)
-        self._held.difference_update(gone)
         self._members.deaths.settled(gone)
 
     def _is_gone(self, settlement: ItemSettlement, error: LeaderqError | None) -> bool:
-        """Take note of what became of an item; return whether its name is of no concern here any
-        more.
-        """
+        """Whether the name of this item is of no concern here any more."""
         name, outcome = settlement.claim.name, settlement.outcome
         self._waiting.is_settled(name)
         if error is not None:
@@ -368,17 +360,13 @@ class Engine:
                     self._waiting.rest(free, settlement.rest_until_ms)
                 else:
                     self._waiting.release([free])
-            if is_released:
-                self._held.discard(name)
-                return False
+            return not is_released
         return True
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Whether to release the item in another way, after ``settlement`` was refused with
-        ``error``. This is so if somebody deleted the item, or if it may not be written: with a lock
-        path, the lock must not stay as long as our session; without one, the item must not be lost.
-        It is also so if an item cannot be created under its old name, which is taken because the
-        queue was made again.
+        """Whether to release the item in another way after a refusal: with a lock path, its lock
+        must not stay as long as our session; without one, the item must not be lost. An item whose
+        old name is taken, because the queue was made again, gets a new one.
         """
         if settlement.outcome is ItemOutcome.RELEASED:
             return not self.is_locking and isinstance(error, NodeExists)
@@ -388,30 +376,22 @@ class Engine:
 
     def _enter(self) -> Membership:
         former = self._membership
-        if former is not None and former.is_locking:
-            self._forget(former)
+        if former is not None and self.is_locking:
+            self.figures.add("lost", len(self._waiting.in_hand))
+            lost = self.ready.drain(lambda claim: claim.membership is former)
+            self._waiting.drop([claim.name for claim in lost])
+            phrase = "session over, items claimed ahead go to others queue=%s items=%d"
+            log.warning(phrase, self.path, len(lost))
+            former.writer.close(0.0)
+            self._members.deaths.close()
         self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
         self._listing.invalidate()
-        self._held.clear()  # of a former member: these belong to others now
         return membership
 
-    def _forget(self, former: Membership) -> None:
-        """Drop what was claimed by a former member: its session is over, so anybody may have the
-        items.
-        """
-        lost = self.ready.drain(lambda claim: claim.membership is former)
-        self._waiting.drop([claim.name for claim in lost])
-        log.warning(
-            "session over, items claimed ahead go to others queue=%s items=%d", self.path, len(lost)
-        )
-        self.figures.add("lost", len(self._held))
-        former.writer.close(0.0)
-        self._members.deaths.close()
-
     def _claim(self, membership: Membership) -> None:
-        wanted, deaths = self._wanted(), self._members.deaths
-        if deaths.has_suspects and any(map(deaths.is_suspect, self._held)):
+        wanted, deaths, in_hand = self._wanted(), self._members.deaths, self._waiting.in_hand
+        if deaths.has_suspects and any(map(deaths.is_suspect, in_hand)):
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
@@ -422,30 +402,25 @@ class Engine:
         if not names:
             self._sleep(wanted)
             return
-        self._held.update(names)
-        record, found = deaths.note(self._held), ClaimResult(again=names)
+        record, found = deaths.note(in_hand), ClaimResult(again=names)
         try:
             found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
             claim(self._session, found, record, self.is_closing.is_set, self._read_next)
         finally:
-            self._claimed(membership, names, found)
+            self._claimed(found)
 
     def _read_next(self) -> None:
-        """Begin to read the items that are likely to be claimed next, while other claims are under
-        way.
-        """
+        """Begin to read what is likely to be claimed next."""
         if most := self._ahead.room:
             self._ahead.begin(self._waiting.upcoming(most, self._share))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Return those of ``names`` to claim now: all of them or, if there are suspects, one
-        suspect, and only while nothing else is held.
-        """
+        """All of ``names`` or, of suspects, one, and only while nothing else is in hand."""
         deaths = self._members.deaths
         suspects = [name for name in names if deaths.has_suspects and deaths.is_suspect(name)]
         if not suspects:
             return names
-        chosen = [] if self._held else suspects[:1]
+        chosen = [] if self._waiting.in_hand.difference(names) else suspects[:1]
         self._waiting.release([name for name in names if name not in chosen])
         return chosen
 
@@ -493,9 +468,6 @@ class Engine:
         return names
 
     def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
-        """Take names from the present listing: names of our own share, and some overdue names of
-        others.
-        """
         if self._is_simple and self._losses:
             # Without shares all would be at the same names again, and the quickest get everything.
             names = self._waiting.take_behind(chance.randrange(wanted << self._losses), wanted)
@@ -519,7 +491,7 @@ class Engine:
             self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
         return self._waiting.take_overdue(wanted, clock.now_ms())
 
-    def _claimed(self, membership: Membership, names: list[str], found: ClaimResult) -> None:
+    def _claimed(self, found: ClaimResult) -> None:
         share, won = self._share, [one.name for one in found.claims]
         if share is not None:
             share.note(won, [*found.gone, *found.locked])
@@ -534,10 +506,7 @@ class Engine:
         self._waiting.release(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
-        if membership.is_locking:
-            self._held.difference_update(set(names).difference(won))
-        else:  # they are deleted: no listing contains them any more
-            self._held.difference_update(names)
+        if not self.is_locking:  # they are deleted: no listing contains them any more
             self._waiting.drop(won)
         if self._members.deaths.has_suspects:
             found.claims = [one for one in found.claims if not self._is_given_up(one)]
@@ -552,7 +521,7 @@ class Engine:
 
     def _is_given_up(self, claim: Claim) -> bool:
         claim.deaths = self._members.deaths.deaths_of(claim.name)
-        settlement = items.died(claim, self.options.error_mode, self.options.retry)
+        settlement = items.died(claim, self.options)
         if claim.deaths:
             self.figures.add("timeouts", claim.count)
         if settlement is None:

@@ -140,8 +140,8 @@ class QueueListing:
                 asked.add_done_callback(partial(self._looked_for_next, name))
 
     def _list(self, share: Share | None) -> list[str]:
-        """Return the children of the queue, and set ``_held`` to the names that others have locked.
-        All requests are sent at once, and answered in this order.
+        """The children of the queue; sets ``_held`` to the names that others have locked. All
+        requests are sent at once, and answered in this order.
         """
         paths, session, waiting = self._paths, self._session, self._waiting
         # Where each name is told, the path is too; and a one-shot watch on it could take the place

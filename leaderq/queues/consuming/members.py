@@ -74,9 +74,9 @@ class DeathRecords:
 
     def note(self, names: Collection[str]) -> tuple[Operation, ...]:
         """The part of a claim's multi that records the names this consumer holds with it."""
-        return (
-            () if self._own is None else (SetData(self._own, json.dumps(sorted(names)).encode()),)
-        )
+        if self._own is None:
+            return ()
+        return (SetData(self._own, json.dumps(sorted(names)).encode()),)
 
     def refresh(self, members: Collection[str]) -> None:
         """Read the records of consumers that have died: those that are not among ``members``, which
@@ -116,8 +116,6 @@ class DeathRecords:
 
     def settled(self, names: Iterable[str]) -> None:
         """Note that these items are dealt with, so that they are not suspects any more."""
-        if not self._left:
-            return
         settled = set(names)
         for record, held in list(self._left.items()):
             self._resolved[record] |= held & settled
@@ -198,9 +196,7 @@ class QueueMembers(Members):
         self.share = None if is_alone else Share(names.index(own), len(names))
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
-        """Remove this consumer from the members; returns whether all pending writes were
-        written.
-        """
+        """Leave the members; returns whether all pending writes were written."""
         self.deaths.close()  # before the member goes, so that whoever sees that knows that it left
         is_clean = membership.writer.close(timeout_s)
         if not membership.is_locking:
@@ -285,9 +281,7 @@ class ConsumerDeathWatcher(ReadAfterNews):
         self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
-        """Wake Java's consumers if unlocked items are left: consumers that were awake have taken
-        what was freed by now.
-        """
+        """Only if unlocked items are left: consumers that were awake have taken others by now."""
         lock_path = self._paths.lock_path or ""
         there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
         if there is None or there.num_children <= (0 if held is None else held.num_children):
