@@ -5,6 +5,7 @@ Curator's builder of them.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
@@ -13,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.base import clock
-from leaderq.base.arguments import at_least, require, unless
+from leaderq.base.arguments import in_seconds, is_number, require, unless, wanted
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
@@ -483,7 +484,8 @@ class DistributedDelayQueue(QueueRecipe[T]):
         """As :meth:`DistributedQueue.put`, due in ``delay_s`` seconds, or at ``due``: a
         ``datetime`` (without a zone: local time), or seconds since 1970. With neither: now.
 
-        :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
+        :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970, or
+            what is not a time.
         """
         return self._putter.put([item], _of_time(delay_s, due), timeout_s)
 
@@ -512,13 +514,14 @@ def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
 
     :raises ConfigurationError: see :meth:`DistributedDelayQueue.put`.
     """
-    if due is not None:
-        if delay_s is not None:
-            raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
-        return round((due.timestamp() if isinstance(due, datetime) else due) * 1000)
-    if delay_s is not None:
-        require(at_least("delay_s", delay_s, 0, "seconds"))
-    return round((now_s + (delay_s or 0.0)) * 1000)
+    if due is not None and delay_s is not None:
+        raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
+    if due is None:
+        return round((now_s + in_seconds("delay_s", delay_s or 0.0)) * 1000)
+    at_s = due.timestamp() if isinstance(due, datetime) else due
+    is_fit = is_number(at_s) and abs(at_s) < math.inf
+    require(wanted("due", due, is_fit, "a datetime, or seconds since 1970"))
+    return round(at_s * 1000)
 
 
 class QueueBuilder(Generic[T]):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from leaderq.base import clock
-from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed
-from leaderq.queues import DistributedIdQueue
+from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, QueueClosed
+from leaderq.queues import AsyncQueue, DistributedDelayQueue, DistributedIdQueue
 from simulation.scenarios import nth, scene
 from simulation.test_queue_windows import (
     LOCKING,
@@ -121,3 +123,26 @@ def test_a_consumer_that_closes_its_queue_has_the_item_in_hand_acknowledged(s, l
     consuming(b, second, lock)
     s.run(3.0)
     assert (done, second.begun, is_clean(s)) == (["x"], [], True)
+
+
+@pytest.mark.parametrize("when", [{"delay_s": math.inf}, {"due": math.nan}, {"due": "later"}])
+@scene(1)
+def test_what_is_not_a_time_is_refused_with_its_value(s, when):
+    (a,) = s.guests("a")
+    queue: Any = opened(a, kind=DistributedDelayQueue)
+    with pytest.raises(ConfigurationError, match=f"{next(iter(when))}="):
+        a.do(lambda: queue.put("x", **when))
+    assert stored(s) == []
+
+
+def test_iterating_over_a_queue_that_hands_out_nothing_says_so():
+    async def main() -> None:
+        queue: Any = SimpleNamespace(_is_closed=False, put=None, put_many=None, take=refuse)
+        with pytest.raises(QueueClosed, match="has a consumer"):
+            async for _ in AsyncQueue(queue):
+                pass
+
+    def refuse(_timeout_s: float) -> None:
+        raise QueueClosed("the queue has a consumer")
+
+    asyncio.run(main())

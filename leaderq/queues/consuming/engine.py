@@ -45,7 +45,7 @@ from leaderq.queues.consuming.items import (
     claim,
     judged,
 )
-from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing
+from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing, steady_ms
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
@@ -188,17 +188,16 @@ class Engine:
 
     def _send(self, settlements: Sequence[ItemSettlement]) -> None:
         by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
-        chroot_bytes = len(self._session.chroot.encode())
         for settlement in settlements:
-            membership = settlement.claim.membership
+            writer = settlement.claim.membership.writer
             if settlement.is_return:  # what is ready behind it waits for it
                 name = settlement.claim.name
                 self._inbox.append(partial(self._waiting.returns, name))
                 self.ready.has_come(name)
             if settlement.operations:
-                settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
+                settlement.size = estimated_bytes(settlement.operations, writer.chroot_bytes)
                 settlement.told = self._on_settled
-                by_writer.setdefault(membership.writer, []).append(settlement)
+                by_writer.setdefault(writer, []).append(settlement)
             elif self.is_locking:
                 self._on_settled([settlement])
         for writer, of_one in by_writer.items():
@@ -234,7 +233,7 @@ class Engine:
     ) -> None:
         self._inbox.append(partial(self._settled, settlements, error))
         are_done = all(one.outcome is ItemOutcome.ACKNOWLEDGED for one in settlements)
-        if self.ready.takers or not are_done or not self.ready:
+        if self.ready.wanted or not are_done or not self.ready:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -426,17 +425,17 @@ class Engine:
 
     def _wanted(self) -> int:
         """How many more values to claim now."""
-        ready, takers = self.ready.values, self.ready.takers
+        ready, wanted = self.ready.values, self.ready.wanted
         if self.ready.is_overtaken:  # nothing is handed out while anything is being claimed
             return 1
-        if not takers and (not self._workers or self.ready.busy_s() > HANGS_S):
+        if not wanted and (not self._workers or self.ready.busy_s() > HANGS_S):
             return 0
         if self.ready.bytes > AHEAD_BYTES:
             return 0
-        if self._is_simple:
-            target = self.ready.wanted + self.options.claim_ahead
-        else:
-            target = takers + (self.ready.appetite() if self._workers or self.is_locking else 0)
+        ahead = self.options.claim_ahead
+        if not self._is_simple:
+            ahead = self.ready.appetite() if self._workers or self.is_locking else 0
+        target = wanted + ahead
         room = target - ready
         most = min(self._ahead.reader.most, MAX_LOCKS if self.is_locking else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
@@ -456,11 +455,11 @@ class Engine:
         if (
             self._listing.stale_in_s <= 0
             or asks > self.ready.answered
-            or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
+            or (self._listing.is_lock_changed and self._waiting.has_overdue(steady_ms()))
         ):
             self._listing.look(share)
             names = self._shared_names(wanted, share)
-        names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
+        names += self._waiting.take_overdue(wanted - len(names), steady_ms())
         if share is not None and share.won:
             names += self._waiting.take_instead(wanted - len(names), share)
         if not names and not self._waiting.has_returning:
@@ -489,7 +488,7 @@ class Engine:
             return []
         else:
             self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
-        return self._waiting.take_overdue(wanted, clock.now_ms())
+        return self._waiting.take_overdue(wanted, steady_ms())
 
     def _claimed(self, found: ClaimResult) -> None:
         share, won = self._share, [one.name for one in found.claims]
@@ -547,16 +546,17 @@ class Engine:
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
-        if wanted > 0 or self.ready.takers:
+        if wanted > 0 or self.ready.wanted:
             wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
-            now_ms = clock.now_ms()
-            for at_ms in (self._waiting.next_ms(), self._waiting.overdue_ms(now_ms)):
+            now_ms, next_ms = steady_ms(), self._waiting.next_ms()
+            resting_ms = None if next_ms is None else now_ms + next_ms - clock.now_ms()
+            for at_ms in (resting_ms, self._waiting.overdue_ms(now_ms)):
                 if at_ms is not None:
                     # Not 0: what is another's for now would be looked for round and round.
                     wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
-        if (self.ready or self._has_taken) and not self.ready.takers:
+        if (self.ready or self._has_taken) and not self.ready.wanted:
             wait_s = min(wait_s, HANGS_S)
-        lets_others_go_first = self._is_second and self.ready.takers and not self.ready
+        lets_others_go_first = self._is_second and self.ready.wanted and not self.ready
         if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)
         if lets_others_go_first:

@@ -45,6 +45,11 @@ _ANSWER_S = 10.0
 _GUESSES = 4
 
 
+def steady_ms() -> int:
+    """Now, by the clock that tells how long a name has waited for its owner."""
+    return int(clock.now_s() * 1000)
+
+
 def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
     """Return a one-shot watch that does not keep the method's object alive: the session keeps the
     watch until it fires, which may be never.
@@ -131,7 +136,7 @@ class QueueListing:
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
-        self._waiting.replace(items, self._held, clock.now_ms())
+        self._waiting.replace(items, self._held, steady_ms())
         following = [] if share is None or share.won else self._waiting.guesses(1, share)
         if following != [self._next]:
             self._next = following[0] if following else None

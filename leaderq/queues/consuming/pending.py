@@ -77,8 +77,9 @@ class Share:
 
 
 class PendingNames:
-    """The names that wait in one queue; see the module. Not thread-safe. Times are milliseconds
-    since the epoch.
+    """The names that wait in one queue; see the module. Not thread-safe. Times are milliseconds: by
+    a clock that never steps, how long a name has waited for its owner (``replace``,
+    ``has_overdue``, ``take_overdue``, ``overdue_ms``); all others since the epoch.
     """
 
     def __init__(self, kind: QueueKind) -> None:

@@ -46,8 +46,8 @@ class Prefetch:
         self.came: Any = None
         self._changed = primitives.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
-        self.takers = self.wanted = 0
-        """How many wait, and how many values they would take now."""
+        self.wanted = 0
+        """How many values those who wait would take now; each wants one or more."""
         self.asks = self.answered = 0
         """How many have asked whether there is any item, and how many of these know the answer."""
         self.bytes = self.values = 0
@@ -142,7 +142,6 @@ class Prefetch:
             return found
 
     def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> bool:
-        self.takers += 1
         self.wanted += wants
         if not self._heap:
             self._notify_wanted()
@@ -154,7 +153,6 @@ class Prefetch:
         try:
             self._changed.wait_for(is_over, timeout_s)
         finally:
-            self.takers -= 1
             self.wanted -= wants
         return self._has_next()
 
@@ -221,4 +219,4 @@ class Prefetch:
 
     def busy_s(self) -> float:
         """Seconds since a worker last took items; 0 while one waits for items."""
-        return 0.0 if self.takers else clock.now_s() - self._taken_s
+        return 0.0 if self.wanted else clock.now_s() - self._taken_s
