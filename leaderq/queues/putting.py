@@ -37,6 +37,7 @@ from leaderq.errors import (
     NoNode,
     PutsFailed,
     QueueClosed,
+    SessionClosed,
     SessionExpired,
     TooLarge,
 )
@@ -112,7 +113,8 @@ class BoundedPut:
         self._writer, self._session, self._paths, self._most = writer, session, paths, most
         self._lock = primitives.Lock()
         self._waiting: deque[OperationGroup] = deque()
-        self._is_closed = False
+        self._end: LeaderqError | None = None
+        """Why nothing more is sent."""
         self._version = self._room = 0
         self._watch: Subscription | None = None
         self._service = Service(f"leaderq-{name}-bound", self._run)
@@ -120,14 +122,14 @@ class BoundedPut:
 
     def send(self, groups: Sequence[OperationGroup], *, is_first: bool = False) -> None:
         with self._lock:
-            if not self._is_closed:
+            if (end := self._end) is None:
                 if is_first:
                     self._waiting.extendleft(reversed(groups))
                 else:
                     self._waiting.extend(groups)
                 self._service.wake()
                 return
-        tell(groups, QueueClosed("the queue was closed before there was room for this"))
+        tell(groups, end)
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         with self._lock:
@@ -137,14 +139,17 @@ class BoundedPut:
 
     def close(self) -> None:
         """Waiting puts fail with ``QueueClosed``; those under way are left to the writer."""
-        with self._lock:
-            self._is_closed = True
-            left, self._waiting = self._waiting, deque()
-        tell(list(left), QueueClosed("the queue was closed before there was room for this"))
+        self._finish(QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
 
+    def _finish(self, error: LeaderqError) -> None:
+        with self._lock:
+            self._end = self._end or error
+            left, self._waiting = self._waiting, deque()
+        tell(list(left), error)
+
     def _run(self, service: Service) -> None:
-        while not self._is_closed:
+        while self._end is None:
             service.wait(0)
             if not self._waiting:
                 self._stop_watching()
@@ -157,8 +162,10 @@ class BoundedPut:
                     self._send_some()
                 else:
                     self._await_room()
+            except SessionClosed as exc:
+                self._finish(exc)
             except LeaderqError as exc:
-                is_usual = isinstance(exc, ConnectionLost) or self._is_closed
+                is_usual = isinstance(exc, ConnectionLost) or self._end is not None
                 level = logging.DEBUG if is_usual else logging.WARNING
                 log.log(level, "items not counted now queue=%s error=%s", self._paths.path, exc)
                 self._room = 0
@@ -464,7 +471,7 @@ class Putter(Generic[T]):
         """Store ``values`` in one znode whose name begins with ``prefix``; unless ``is_multi``,
         there is one value. See the recipes' ``put`` and ``put_multi``.
         """
-        deadline = Deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, None)
         one = None if self._options.put_in_background else PutResults()
         sender = self.opened(deadline)
         put = self.made(values, prefix, one, is_multi=is_multi)
@@ -489,7 +496,7 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
-        deadline = Deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, None)
         if self._options.put_in_background:
             return self._stream(values, named, None, deadline)
         many = PutResults()

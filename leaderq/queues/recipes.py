@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.base import clock
-from leaderq.base.arguments import in_seconds, is_number, require, unless, wanted
+from leaderq.base.arguments import in_seconds, is_number, require, timeout, unless, wanted
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import BYTES, QueueSerializer
 from leaderq.errors import (
@@ -228,6 +228,7 @@ class QueueRecipe(Generic[T]):
         :raises PutsFailed: puts in the background have failed since the last time, and there was no
             listener to tell.
         """
+        require(timeout("timeout_s", timeout_s))
         return self._putter.flush(timeout_s)
 
     def cancel(self, name: str) -> bool:
@@ -262,8 +263,9 @@ class QueueRecipe(Generic[T]):
         ``with`` block without an error.
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
+        :raises SessionClosed: the session was closed by its owner.
         """
-        deadline = Deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, None)
         self._putter.check_open()
         if not self._consumption.is_pushed:
             start, patience_s = self._consumption.start, deadline.left_s(_EVER_S)

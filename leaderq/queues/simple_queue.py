@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
 from leaderq.base import clock
-from leaderq.base.arguments import at_least, require
+from leaderq.base.arguments import at_least, require, timeout
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -247,4 +247,5 @@ class SimpleDistributedQueue:
 
 
 def _deadline(timeout_s: float | None) -> float:
+    require(timeout("timeout_s", timeout_s))
     return float("inf") if timeout_s is None else clock.now_s() + timeout_s

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from leaderq.base import clock
-from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, QueueClosed
-from leaderq.queues import AsyncQueue, DistributedDelayQueue, DistributedIdQueue
+from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, QueueClosed, SessionClosed
+from leaderq.queues import (
+    AsyncQueue,
+    DistributedDelayQueue,
+    DistributedIdQueue,
+    SimpleDistributedQueue,
+)
 from simulation.scenarios import nth, scene
 from simulation.test_queue_windows import (
     LOCKING,
@@ -146,3 +151,35 @@ def test_iterating_over_a_queue_that_hands_out_nothing_says_so():
         raise QueueClosed("the queue has a consumer")
 
     asyncio.run(main())
+
+
+@scene(1)
+def test_the_end_of_the_session_by_its_owner_ends_a_take_and_a_put_that_waits_for_room(s):
+    (a,) = s.guests("a")
+    queue = opened(a, max_items=1)
+    assert a.do(lambda: queue.put("x"))
+    assert a.do(lambda: queue.take(10.0)).value == "x"
+    waiting = [
+        a.begin(lambda: queue.put("y")),
+        a.begin(queue.take),
+        a.begin(queue.__iter__().__next__),
+    ]
+    s.run(2.0)
+    a.do(a.session.close)
+    for one in waiting:
+        with pytest.raises(SessionClosed):
+            one.result(5.0)
+    with pytest.raises(SessionClosed):
+        a.do(lambda: queue.take(0.0))
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, "1"])
+@scene(1)
+def test_what_is_not_a_time_out_is_refused_and_nothing_waits_for_ever(s, timeout_s):
+    (a,) = s.guests("a")
+    queue = opened(a)
+    simple = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
+    asked = (queue.take, queue.flush_puts, simple.take, simple.poll, simple.take_item)
+    for what in (*asked, lambda timeout_s: queue.put("x", timeout_s=timeout_s)):
+        with pytest.raises(ConfigurationError, match="timeout_s="):
+            a.do(lambda what=what: what(timeout_s))

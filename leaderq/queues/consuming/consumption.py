@@ -482,6 +482,7 @@ class Consumption(Generic[T]):
             if self._is_closed or not self._is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
+            self._session.check_open(self._paths.path)
             self._asked_s = clock.now_s()
             if (item := self._next_taken()) is None:
                 for claim in self.engine.ready.take(1, deadline.left_s(_SHARED_S)):
