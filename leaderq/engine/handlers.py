@@ -65,9 +65,7 @@ class Handler:
 
 
 class HandlerThreads:
-    """``count`` threads that each call ``run``. ``run`` takes what there is, and calls the user's
-    code.
-    """
+    """``count`` threads that call ``run``, which takes what there is and calls the user's code."""
 
     def __init__(
         self,

@@ -296,9 +296,7 @@ class PutResults:
                 self.failures.append((value, error))
 
     def forget(self, count: int, *, stored: int = 0) -> None:
-        """Note that ``count`` puts are not on their way any more; ``stored`` of them were
-        stored.
-        """
+        """These puts are not on their way any more; ``stored`` of them were stored."""
         with self._changed:
             self.stored += stored
             self._open -= count
@@ -586,9 +584,7 @@ class Putter(Generic[T]):
         raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
 
     def _waited(self, many: PutResults, deadline: Deadline) -> int:
-        """Wait until these puts are settled or withdrawn; returns how many were sent and not
-        answered.
-        """
+        """Wait until these are settled or withdrawn; returns how many were not answered."""
         left = many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
         last = clock.now_s() + _ANSWER_S
         while left and clock.now_s() < last:

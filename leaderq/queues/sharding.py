@@ -485,9 +485,7 @@ class QueueSharder(Generic[Q]):
             self._adopt_all(self._shards())
 
     def _make_shard(self, seat: Seat | None) -> None:
-        """Make a shard, as the leader (``seat``: its place), or else the first one. Does nothing if
-        somebody has made one since we looked.
-        """
+        """As the leader (``seat``), or the first one; nothing if somebody was faster."""
         # before the list: whoever makes a shard later writes it too
         data, stat = self._session.get(self.queue_path)
         if not self._queues and self._shards():

@@ -273,9 +273,7 @@ def _store(
     first: Sequence[Entry],
     refusals: Refusals,
 ) -> Store:
-    """Return the :class:`Store` for this queue. The keys of the first entry tell the kind of an
-    empty queue.
-    """
+    """The store for this queue. The keys of the first entries tell the kind of an empty queue."""
     if isinstance(keeper, DynoAdmin):
         _tell_if_new(keeper, keeper.path, "dyno")
         return DynoStore(refusals, keeper.queue)
@@ -298,18 +296,14 @@ def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
 
 
 class Store:
-    """Puts entries into a queue, in their order. ``stored`` counts the znodes that are certainly
-    stored.
-    """
+    """Puts entries into a queue, in order. ``stored``: znodes that are certainly stored."""
 
     def __init__(self, refusals: Refusals) -> None:
         self.stored = 0
         self._refusals = refusals
 
     def take(self, batches: Iterable[list[Entry]]) -> None:
-        """Store all entries. Invalid ones are noted as refused; an error that prevents storing is
-        raised.
-        """
+        """Store all that is valid, and note the rest as refused; raise what prevents storing."""
         for entries in batches:
             for entry in entries:
                 try:
@@ -320,7 +314,7 @@ class Store:
         self._finish()
 
     def close(self) -> None:
-        """Close the store. Entries that were not sent yet will not be sent."""
+        """Entries that were not sent yet will not be sent."""
 
     def _put(self, entry: Entry) -> None:
         """Accept this entry for sending; raise one of ``_REFUSED`` if the queue cannot take it."""
@@ -499,9 +493,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The values and keys of one znode that will be put. ``number``: the line or argument with
-    which it begins, from 1.
-    """
+    """The values and keys of one znode. ``number``: its first line or argument, from 1."""
 
     number: int
     values: tuple[bytes, ...]

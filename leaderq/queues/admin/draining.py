@@ -146,9 +146,7 @@ class QueueDrain:
                 return
 
     def keep(self, one: Browsed) -> None:
-        """Report that the user has stored this item safely; its copy is deleted before the next
-        batch.
-        """
+        """The user has stored this item safely; its copy is deleted before the next batch."""
         if self._open.pop(one.name, None) is not None:
             self._kept.append(one.name)
 
@@ -158,9 +156,7 @@ class QueueDrain:
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Wait until the queue changes, :meth:`wake` is called, or ``timeout_s`` seconds have
-        passed.
-        """
+        """Wait for a change of the queue, for :meth:`wake`, or ``timeout_s`` seconds."""
         woken, path = self._woken, self._paths.path
         woken.clear()
         try:
@@ -209,9 +205,7 @@ class QueueDrain:
         return Create(lock, ephemeral=True), copy, item, Delete(lock)
 
     def _put_back(self, names: Sequence[str]) -> None:
-        """Put these items back under their old names. An item gets a new name only if its old name
-        is taken, because the queue was made again.
-        """
+        """Under their old names; under new ones if the queue was made again."""
         self._open.clear()
         for batch in browse(self._session, self._aside, names, framed=False):
             back = (self._returning(one, one.name) for one in batch)

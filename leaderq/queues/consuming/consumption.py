@@ -97,9 +97,7 @@ def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) ->
 
 
 class ItemWorkers(HandlerThreads):
-    """The threads that pass claimed items to the user's consumer, as many as
-    ``concurrency`` says.
-    """
+    """The threads that pass claimed items to the user's consumer."""
 
     def __init__(self, name: str, engine: Engine) -> None:
         options = engine.options
@@ -143,9 +141,7 @@ class ItemWorkers(HandlerThreads):
             return []
 
     def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Work on these items until all are settled; returns the settlements to write. This thread
-        also waits for the next attempts at items that it keeps.
-        """
+        """Work on these until all are settled; waits with those that it keeps."""
         settlements: list[ItemSettlement] = []
         while True:
             ended = self._attempt(claims)
@@ -394,9 +390,7 @@ class Item(Generic[T]):
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
 
     def _forget(self) -> None:
-        """Tell the engine, once, that the item is another's. Until then the engine holds back its
-        name.
-        """
+        """Tell the engine, once, that the item is another's; it holds back its name until then."""
         claim, engine = self._claim, self._queue.engine
         if claim.membership.is_locking and not claim.is_lost:
             gone = items.released(claim)
@@ -521,9 +515,7 @@ class Consumption(Generic[T]):
         return bool(self._taken)
 
     def _has_values_in_hand(self) -> bool:
-        """Whether a value is being worked on whose znode has other values that were not
-        handed out.
-        """
+        """Whether some values of a znode are worked on, and others not handed out."""
         left = Counter(item._taken for item in self._taken.copy())
         return any(len(znode.open) != count for znode, count in left.items())
 
@@ -556,8 +548,6 @@ class Consumption(Generic[T]):
         return items.interrupted(claim, left)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
-        """Write these operations in one multi, and return their results; ``None`` if the answer was
-        lost.
-        """
+        """Write these in one multi; returns the results, ``None`` if the answer was lost."""
         answer = claim.membership.writer.submit(operations)
         return result_of(answer, lambda: self._is_closed)

@@ -223,9 +223,7 @@ class Engine:
 
     @property
     def is_in_child(self) -> bool:
-        """Whether this is the copy in a forked child: the user's code has forked, and the child
-        returned here.
-        """
+        """Whether this is a copy in a child that the user's code has forked."""
         return host.pid() != self._pid
 
     def _on_settled(

@@ -270,9 +270,7 @@ class ItemOutcome(Enum):
 
 
 class ConsumerDied(LeaderqError):
-    """The error in a dead letter if each consumer died over the item, so that none could report
-    one.
-    """
+    """The error in a dead letter if consumers died over the item, and told none."""
 
 
 class ItemSettlement(OperationGroup):

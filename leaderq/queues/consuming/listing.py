@@ -119,9 +119,7 @@ class QueueListing:
         self.is_lock_changed = True
 
     def look(self, share: Share | None = None) -> None:
-        """List the queue again, and meanwhile read the names that are likely next. Raises what the
-        session raises.
-        """
+        """List the queue again, and read the likely next names. Raises what the session raises."""
         if self._wants_names and self._names is None:
             self._names = self._session.watch_tree(self._paths.path, self._named)
         # before reading: later news makes it stale again

@@ -103,9 +103,7 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether at least two dead consumers held this item, and of each of them it is unknown
-        which of its items killed it.
-        """
+        """Whether two dead consumers held this item, and what killed them is not known."""
         told = {one for held in self._left.values() if len(held) == 1 for one in held}
         return sum(name in held and not held & told for held in self._left.values()) > 1
 
@@ -152,9 +150,7 @@ def _names(data: bytes) -> set[str]:
 
 
 class QueueMembers(Members):
-    """The members of one queue, what each of them takes first, and over which items others have
-    died.
-    """
+    """The members of a queue, what each takes first, and over what others have died."""
 
     def __init__(
         self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
@@ -240,9 +236,7 @@ class PauseSwitch(ReadAfterNews):
 
 
 class ConsumerDeathWatcher(ReadAfterNews):
-    """Wakes Java's consumers after a member has died; its one thread sleeps unless a member
-    vanishes. For queues with a lock path only.
-    """
+    """Wakes Java's consumers after a member has died; needs a lock path."""
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
         self._service = Service.repeating("leaderq-queue-deaths", self._step)
