@@ -229,13 +229,25 @@ class Latch:
         return own is not None and min(names, key=order) == name_of(own.path)
 
     def leave(self, timeout_s: float) -> None:
-        """Release the place. If it cannot be deleted in ``timeout_s``, it goes with the session."""
-        try:
-            for name in self._session.children(self._path, timeout_s=timeout_s):
+        """Release the place; wait at most ``timeout_s``. If there is no connection, it is released
+        when there is one again, or goes with the session.
+        """
+
+        def release() -> None:
+            for name in self._session.children(self._path):
                 if self._mark in name:
                     deleted(self._session, join(self._path, name))
-        except LeaderqError as exc:
-            log.debug("place in the line not released path=%s error=%s", self._path, exc)
+
+        def run(_service: Service) -> None:
+            try:
+                retry_until_connected(self._session, release, self._session.timeout_s)
+            except LeaderqError as exc:
+                log.debug("place in the line not released path=%s error=%s", self._path, exc)
+            ended.set()
+
+        ended = primitives.Event()
+        Service("leaderq-sharder-leave", run).start()
+        ended.wait(timeout_s)
 
     def _own(self, names: list[str]) -> Seat | None:
         """Return our znode among ``names``, if any; further znodes with our mark are deleted."""
@@ -356,8 +368,7 @@ class QueueSharder(Generic[Q]):
             self._is_closed = True
         self._session.remove_listener(self._wake)
         self._service.stop(timeout_s)
-        if self._session.state is SessionState.CONNECTED:
-            self._latch.leave(timeout_s)
+        self._latch.leave(timeout_s if self._session.state is SessionState.CONNECTED else 0.0)
         self._close_all(list(self._queues))
         if not self._is_lent:
             self._session.close()

@@ -15,9 +15,12 @@ from leaderq.queues import (
     AsyncQueue,
     DistributedDelayQueue,
     DistributedIdQueue,
+    QueueSharder,
+    QueueSharderPolicies,
     SimpleDistributedQueue,
 )
-from simulation.scenarios import nth, scene
+from leaderq.zookeeper import Session, SessionState
+from simulation.scenarios import Guest, nth, scene
 from simulation.test_queue_windows import (
     LOCKING,
     Work,
@@ -183,3 +186,28 @@ def test_what_is_not_a_time_out_is_refused_and_nothing_waits_for_ever(s, timeout
     for what in (*asked, lambda timeout_s: queue.put("x", timeout_s=timeout_s)):
         with pytest.raises(ConfigurationError, match="timeout_s="):
             a.do(lambda what=what: what(timeout_s))
+
+
+@scene(3)
+def test_a_sharder_that_is_closed_while_cut_off_stands_in_nobodys_way(s):
+    a, b = s.guests("ab")
+    policies = QueueSharderPolicies(threshold_check_s=0.5)
+
+    def sharder(who: Guest) -> Any:
+        def queue(session: Session, path: str) -> SimpleDistributedQueue:
+            return SimpleDistributedQueue(session, path)
+
+        one = QueueSharder(who.session, queue, "/jobs", "/jobs-leader", policies)
+        who.do(one.start)
+        return one
+
+    first, second = sharder(a), sharder(b)
+    s.until(lambda: first.is_leader and not second.is_leader)
+    s.cut(a)
+    s.reset(a)
+    s.run(0.5)
+    a.do(lambda: first.close(1.0))
+    s.heal(a)
+    s.run(3.0)
+    assert a.session.state is SessionState.CONNECTED
+    s.until(lambda: second.is_leader, within_s=3.0)
