@@ -16,12 +16,12 @@ _SLICE_S = 0.5
 
 
 def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T:
-    """Wait for the answer; once ``is_stopped()``, cancel it if possible: ``ConnectionLost``."""
+    """Wait for the answer; once ``is_stopped()``, raise ``ConnectionLost``: it may still come."""
     while True:
         try:
             return answer.result(_SLICE_S)
         except primitives.FutureTimeout:
-            if is_stopped() and answer.cancel():
+            if is_stopped() and not answer.done():
                 raise ConnectionLost("the queue is being closed") from None
 
 

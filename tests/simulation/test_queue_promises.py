@@ -23,9 +23,11 @@ from leaderq.zookeeper import Session, SessionState
 from simulation.scenarios import Guest, nth, scene
 from simulation.test_queue_windows import (
     LOCKING,
+    Q,
     Work,
     consuming,
     is_clean,
+    locks,
     made,
     opened,
     put,
@@ -211,3 +213,26 @@ def test_a_sharder_that_is_closed_while_cut_off_stands_in_nobodys_way(s):
     s.run(3.0)
     assert a.session.state is SessionState.CONNECTED
     s.until(lambda: second.is_leader, within_s=3.0)
+
+
+@LOCKING
+@scene(3)
+def test_what_a_consumer_had_claimed_is_free_although_it_was_closed_while_cut_off(s, lock):
+    a, b = s.guests("ab")
+    values = [*map(str, range(20))]
+    put(s, *values)
+    first, second = Work(0.01), Work()
+    queue = a.do(lambda: made(a, lock, consumer=first, final_flush_s=1.0))
+    a.do(queue.start)
+    s.until(lambda: len(first.begun) == 5)
+    s.cut(a)
+    s.reset(a)
+    a.do(queue.close)
+    s.heal(a)
+    s.run(3.0)
+    assert (a.session.state, locks(s)) == (SessionState.CONNECTED, [])
+    assert len(stored(s)) + len(first.done) == len(values)
+    members = [one for one in s.cluster.znodes() if one.startswith(f"{Q}-meta/members/")]
+    assert members == []
+    consuming(b, second, lock)
+    s.until(lambda: is_clean(s) and {*first.done, *second.done} == {*values})

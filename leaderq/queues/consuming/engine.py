@@ -160,21 +160,23 @@ class Engine:
         self._session.remove_listener(self._on_state)
         if membership is None:
             return is_clean
-        # a worker or a claim is still busy: its items are not to be touched yet
-        if not is_clean:
-            Service(
-                "leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)
-            ).start()
+        # What a worker or a claim is busy with is not to be touched yet; and what is released while
+        # there is no connection must be, once there is one: the session may last for long.
+        if not (is_clean and membership.writer.flush(max(0.5, end - clock.now_s()))):
+
+            def leave_later(_service: Service) -> None:
+                while not (join_workers(60.0) and self._service.stop(60.0)):
+                    continue
+                while not membership.writer.flush(60.0):
+                    continue
+                self._members.leave(membership, 5.0)
+
+            Service("leaderq-queue-close", leave_later).start()
             return False
         is_clean = self._members.leave(membership, max(0.5, end - clock.now_s()))
         self._has_failed = False
         self._read_inbox()
         return is_clean and not self._has_failed
-
-    def _leave_later(self, membership: Membership, join_workers: JoinWorkers) -> None:
-        while not (join_workers(60.0) and self._service.stop(60.0)):
-            continue
-        self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Send the settlements of items that were handed out to their writers; never blocks."""

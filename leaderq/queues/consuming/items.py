@@ -189,7 +189,7 @@ def claim(
         sent = wanted[0].membership.writer.submit([*operations, *record], are_valid=True)
         meanwhile()
         try:
-            result_of(sent, is_stopped)
+            sent.result()
         except LeaderqError as exc:
             rest = _without_others(session, wanted, found, exc, is_stopped)
             if rest is None or not round_left:
