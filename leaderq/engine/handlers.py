@@ -86,12 +86,13 @@ class HandlerThreads:
     def stop(self, timeout_s: float | None = 30.0) -> bool:
         """Begin nothing more; wait at most ``timeout_s`` seconds (``None``: without end) for the
         calls under way. If a handler calls this, its own call is not waited for. Return whether all
-        have ended.
+        others ended in time.
         """
         deadline = Deadline(timeout_s)
         for service in self._services:
             service.is_stopping = True
-        ended = [one.stop(deadline.remaining_s) for one in self._services]
+        others = [one for one in self._services if not one.is_current]
+        ended = [one.stop(deadline.remaining_s) for one in others]
         if not self.is_running:
             self._handler.close()
         return all(ended)

@@ -463,7 +463,12 @@ class Consumption(Generic[T]):
         if not was_open:
             return True
         self._give_back_taken()
-        return self.engine.close(timeout_s, self._work.stop if self._work else lambda _: True)
+        work = self._work
+
+        def join_workers(within_s: float | None) -> bool:  # a worker may be the caller
+            return work is None or (work.stop(within_s) and not work.is_running)
+
+        return self.engine.close(timeout_s, join_workers)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""
