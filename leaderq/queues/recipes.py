@@ -270,9 +270,10 @@ class QueueRecipe(Generic[T]):
         if not self._consumption.is_pushed:
             start, patience_s = self._consumption.start, deadline.left_s(_EVER_S)
             try:
-                retry_until_connected(
-                    self._session, start, patience_s, check=self._putter.check_open
-                )
+                with explaining_refusals(self._paths):
+                    retry_until_connected(
+                        self._session, start, patience_s, check=self._putter.check_open
+                    )
             except (ConnectionLost, SessionExpired):
                 return None
         return self._consumption.take(deadline.remaining_s)

@@ -48,8 +48,8 @@ from leaderq.errors import (
     NoNode,
     NotEmpty,
     QueueClosed,
+    SessionClosed,
     SessionExpired,
-    ZooKeeperError,
 )
 from leaderq.queues.wire.names import next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
@@ -525,7 +525,7 @@ class QueueSharder(Generic[Q]):
                 continue
             try:
                 self._adopt(name)
-            except ZooKeeperError:
+            except (ConnectionLost, SessionExpired, SessionClosed):
                 raise
             except Exception:
                 if not self._service.is_running:

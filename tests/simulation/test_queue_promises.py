@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from leaderq.base import clock
-from leaderq.errors import ConfigurationError, LeaderqError, PutsFailed, QueueClosed, SessionClosed
+from leaderq.errors import (
+    ConfigurationError,
+    LeaderqError,
+    NoPermission,
+    PutsFailed,
+    QueueClosed,
+    SessionClosed,
+)
 from leaderq.queues import (
     AsyncQueue,
     DistributedDelayQueue,
@@ -19,7 +26,7 @@ from leaderq.queues import (
     QueueSharderPolicies,
     SimpleDistributedQueue,
 )
-from leaderq.zookeeper import Session, SessionState
+from leaderq.zookeeper import Create, Session, SessionState
 from simulation.scenarios import Guest, nth, scene
 from simulation.test_queue_windows import (
     LOCKING,
@@ -213,6 +220,24 @@ def test_a_sharder_that_is_closed_while_cut_off_stands_in_nobodys_way(s):
     s.run(3.0)
     assert a.session.state is SessionState.CONNECTED
     s.until(lambda: second.is_leader, within_s=3.0)
+
+
+@scene(1)
+def test_a_shard_that_may_not_be_used_keeps_no_other_from_being_used(s):
+    (a,) = s.guests("a")
+    bad, good = (f"/jobs/queue-{one}0000000-0000-4000-8000-000000000000" for one in "0f")
+
+    def queue(session: Session, path: str) -> SimpleDistributedQueue:
+        if path == bad:
+            raise NoPermission("not this one", path=path)
+        return SimpleDistributedQueue(session, path)
+
+    policies = QueueSharderPolicies(threshold_check_s=0.5)
+    sharder = QueueSharder(a.session, queue, "/jobs", "/jobs-leader", policies)
+    a.do(sharder.start)
+    s.ask(lambda beside: beside.multi([Create(bad), Create(good)]))
+    s.until(lambda: good in sharder.queue_paths, within_s=5.0)
+    assert bad not in sharder.queue_paths
 
 
 @LOCKING
