@@ -50,7 +50,6 @@ _FIELDS = fields(QueueOptions)
 
 _START_S = 15.0
 _LEAST_CLOSE_S = 1.0
-_EVER_S = primitives.TIMEOUT_MAX
 
 
 class QueueRecipe(Generic[T]):
@@ -267,16 +266,15 @@ class QueueRecipe(Generic[T]):
         """
         deadline = Deadline.asked(timeout_s, None)
         self._putter.check_open()
-        if not self._consumption.is_pushed:
-            start, patience_s = self._consumption.start, deadline.left_s(_EVER_S)
+        consumption, check = self._consumption, self._putter.check_open
+        if not (consumption.is_pushed or consumption.is_started):
+            patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
             try:
                 with explaining_refusals(self._paths):
-                    retry_until_connected(
-                        self._session, start, patience_s, check=self._putter.check_open
-                    )
+                    retry_until_connected(self._session, consumption.start, patience_s, check=check)
             except (ConnectionLost, SessionExpired):
                 return None
-        return self._consumption.take(deadline.remaining_s)
+        return consumption.take(deadline.remaining_s)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""

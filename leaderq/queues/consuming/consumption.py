@@ -436,17 +436,17 @@ class Consumption(Generic[T]):
         # values of znodes that were taken, not handed out
         self._taken: deque[Item[T]] = deque()
         self._asked_s = clock.now_s()
-        self._is_started = self._is_closed = False
+        self.is_started = self._is_closed = False
 
     def start(self) -> None:
         """Begin to consume, unless this was started before; after an error, call it again."""
         with self._lock:
             if self._is_closed:
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
-            if self._is_started:
+            if self.is_started:
                 return
             self.engine.start()
-            self._is_started = True
+            self.is_started = True
         if self._work is not None:
             self._work.start()
 
@@ -456,7 +456,7 @@ class Consumption(Generic[T]):
         are acknowledged when they are done.
         """
         with self._lock:
-            was_open = self._is_started and not self._is_closed
+            was_open = self.is_started and not self._is_closed
             self._is_closed = True
         if isinstance(consumer := self.engine.options.consumer, BlockingQueueConsumer):
             consumer.close()
@@ -478,7 +478,7 @@ class Consumption(Generic[T]):
             )
         deadline = Deadline(timeout_s)
         while True:
-            if self._is_closed or not self._is_started:
+            if self._is_closed or not self.is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
             self._session.check_open(self._paths.path)
