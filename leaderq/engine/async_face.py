@@ -70,9 +70,7 @@ class AsyncTaken(Generic[H]):
 
 
 class AsyncFace:
-    """The two pools of threads on which the queue works: ``takers`` threads wait for items, others
-    write.
-    """
+    """``takers`` threads wait for items, others write."""
 
     queue: Any
 

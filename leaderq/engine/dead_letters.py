@@ -70,7 +70,7 @@ class DeadLetters(ABC, Generic[L]):
         """Write these, and yield the error of each, in their order."""
 
     def _dropped(self, letter: L) -> None:
-        """It was."""
+        """After it was dropped."""
 
     def _moved(
         self,

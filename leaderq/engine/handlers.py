@@ -65,9 +65,7 @@ class Handler:
 
 
 class HandlerThreads:
-    """``count`` threads that each call ``run``. ``run`` takes what there is, and calls the user's
-    code.
-    """
+    """``count`` threads that call ``run``, which takes what there is and calls the user's code."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class HandlerThreads:
     def stop(self, timeout_s: float | None = 30.0) -> bool:
         """Begin nothing more; wait at most ``timeout_s`` seconds (``None``: without end) for the
         calls under way. If a handler calls this, its own call is not waited for. Return whether all
-        ended in time.
+        others ended in time.
         """
         deadline = Deadline(timeout_s)
         for service in self._services:

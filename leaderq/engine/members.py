@@ -112,9 +112,7 @@ class ReadAfterNews(ABC):
 
 
 class Members(ReadAfterNews):
-    """Makes this consumer a member; ``names`` has all members, sorted, as the last :meth:`refresh`
-    read them.
-    """
+    """Makes this consumer a member; ``names`` has all members, as last read, sorted."""
 
     def __init__(
         self,

@@ -16,14 +16,12 @@ _SLICE_S = 0.5
 
 
 def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T:
-    """Wait for the answer, and return its result. Once ``is_stopped()``, cancel the answer if that
-    is possible, and raise ``ConnectionLost``.
-    """
+    """Wait for the answer; once ``is_stopped()``, raise ``ConnectionLost``: it may still come."""
     while True:
         try:
             return answer.result(_SLICE_S)
         except primitives.FutureTimeout:
-            if is_stopped() and answer.cancel():
+            if is_stopped() and not answer.done():
                 raise ConnectionLost("the queue is being closed") from None
 
 
@@ -87,9 +85,7 @@ class RowsAhead:
         self._known, self._answer, self._asked, self._begun = {}, None, [], 0
 
     def learn(self, *, is_useful: bool) -> None:
-        """Read more rows ahead if ``is_useful``: the last ones could be claimed. Else read none for
-        a while.
-        """
+        """Read more rows ahead if the last ones could be claimed; else none for a while."""
         if is_useful:
             self._most = self._most + 1 if self._most < 0 else min(_MOST, 2 * self._most + 1)
         else:

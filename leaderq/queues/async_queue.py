@@ -116,5 +116,7 @@ class AsyncQueue(AsyncFace, Generic[T]):
             try:
                 item = await self.take()
             except QueueClosed:
+                if not (self._is_closed or self.queue._is_closed):
+                    raise
                 return
             yield item

@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from types import MethodType
@@ -38,6 +37,7 @@ from leaderq.errors import (
     NoNode,
     PutsFailed,
     QueueClosed,
+    SessionClosed,
     SessionExpired,
     TooLarge,
 )
@@ -72,8 +72,10 @@ MAX_ITEMS = 8192
 MAX_BYTES = 48 << 20
 """Bytes of data that may be on their way at a time."""
 WARN_FROM = LAST_SEQUENCE // 10 * 9
-"""From this number on there is a warning, once per queue object."""
-_EVERY = 1024
+"""From this number on there is a warning, once per queue object: the server's counter of a path has
+31 bits and never goes back; past its end, names collide or lose their order. A queue that was
+deleted and made again, or a new shard, starts at 0.
+"""
 _OP_BYTES = 96
 KEPT_FAILURES = 100
 """Failures whose items are kept; the others are counted."""
@@ -82,7 +84,6 @@ _GUARD_BYTES = 1024
 _RECOUNT_S = 1.0  # a watch tells the news; this is for lost ones
 _POLL_S = 0.1
 _CALM_S = 0.005
-_START_S = 15.0
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
 """Seconds beyond a put's time-out to wait for the answer to a sent request."""
@@ -112,7 +113,8 @@ class BoundedPut:
         self._writer, self._session, self._paths, self._most = writer, session, paths, most
         self._lock = primitives.Lock()
         self._waiting: deque[OperationGroup] = deque()
-        self._is_closed = False
+        self._end: LeaderqError | None = None
+        """Why nothing more is sent."""
         self._version = self._room = 0
         self._watch: Subscription | None = None
         self._service = Service(f"leaderq-{name}-bound", self._run)
@@ -120,14 +122,14 @@ class BoundedPut:
 
     def send(self, groups: Sequence[OperationGroup], *, is_first: bool = False) -> None:
         with self._lock:
-            if not self._is_closed:
+            if (end := self._end) is None:
                 if is_first:
                     self._waiting.extendleft(reversed(groups))
                 else:
                     self._waiting.extend(groups)
                 self._service.wake()
                 return
-        tell(groups, QueueClosed("the queue was closed before there was room for this"))
+        tell(groups, end)
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         with self._lock:
@@ -137,14 +139,17 @@ class BoundedPut:
 
     def close(self) -> None:
         """Waiting puts fail with ``QueueClosed``; those under way are left to the writer."""
-        with self._lock:
-            self._is_closed = True
-            left, self._waiting = self._waiting, deque()
-        tell(list(left), QueueClosed("the queue was closed before there was room for this"))
+        self._finish(QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
 
+    def _finish(self, error: LeaderqError) -> None:
+        with self._lock:
+            self._end = self._end or error
+            left, self._waiting = self._waiting, deque()
+        tell(list(left), error)
+
     def _run(self, service: Service) -> None:
-        while not self._is_closed:
+        while self._end is None:
             service.wait(0)
             if not self._waiting:
                 self._stop_watching()
@@ -157,8 +162,10 @@ class BoundedPut:
                     self._send_some()
                 else:
                     self._await_room()
+            except SessionClosed as exc:
+                self._finish(exc)
             except LeaderqError as exc:
-                is_usual = isinstance(exc, ConnectionLost) or self._is_closed
+                is_usual = isinstance(exc, ConnectionLost) or self._end is not None
                 level = logging.DEBUG if is_usual else logging.WARNING
                 log.log(level, "items not counted now queue=%s error=%s", self._paths.path, exc)
                 self._room = 0
@@ -215,6 +222,9 @@ class BoundedPut:
             tell(puts, error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))
 
 
+Sender = SequencedWriter | BoundedPut
+
+
 class Put(OperationGroup):
     """One znode to create, with ``values`` in it, under a name that begins with ``path``.
     ``is_multi``: ``put_multi`` made it.
@@ -226,15 +236,22 @@ class Put(OperationGroup):
 
     __slots__ = ("content", "error", "is_multi", "path", "value", "waiter")
 
-    def __init__(self, path: str, content: bytes, extra_bytes: int, told: Told, value: Any) -> None:
+    def __init__(
+        self,
+        path: str,
+        content: bytes,
+        extra_bytes: int,
+        told: Told,
+        value: Any,
+        waiter: PutResults | None,
+        *,
+        is_multi: bool,
+    ) -> None:
         path_bytes = len(path) * (1 if path.isascii() else 4)
         super().__init__((), _OP_BYTES + path_bytes + len(content) + extra_bytes, told)
         self.count = 1
-        self.path = path
-        self.content = content
-        self.value = value
-        self.is_multi = False
-        self.waiter: PutResults | None = None
+        self.path, self.content, self.value = path, content, value
+        self.waiter, self.is_multi = waiter, is_multi
         self.error: LeaderqError | None = None
         """Why it was not stored."""
 
@@ -279,9 +296,7 @@ class PutResults:
                 self.failures.append((value, error))
 
     def forget(self, count: int, *, stored: int = 0) -> None:
-        """Note that ``count`` puts are not on their way any more; ``stored`` of them were
-        stored.
-        """
+        """These puts are not on their way any more; ``stored`` of them were stored."""
         with self._changed:
             self.stored += stored
             self._open -= count
@@ -332,28 +347,6 @@ def _tell(listener: PutListener, put: Put) -> None:
         listener.put_completed(put.value)
 
 
-class SequenceMonitor:
-    """Warns when the numbers of a queue's znodes come near the end of the server's counter, which
-    has 31 bits and never goes back: past it names collide or lose their order. A deleted queue that
-    is made again starts at 0, and so does a new shard. Only one path in many is checked.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._seen = 0
-        self.has_warned = False
-
-    def saw(self, made: str) -> None:
-        self._seen += 1
-        if self._seen % _EVERY != 1 or self.has_warned:
-            return
-        number = sequence_of(name_of(made))
-        if not 0 <= number < WARN_FROM:
-            self.has_warned = True
-            why = "item numbers run out soon, use a new path queue=%s number=%d"
-            log.warning(why, self._path, number)
-
-
 class Putter(Generic[T]):
     """Puts items into one queue; see the module. May be used from any thread, except from callbacks
     of the session.
@@ -386,9 +379,9 @@ class Putter(Generic[T]):
         self._listeners: Listeners[Put] = Listeners(
             f"leaderq-{self._name}-listeners", has_thread=True, on_told=self._told
         )
-        self._sequence_monitor = SequenceMonitor(paths.path)
+        self._has_warned = False
         self._lock, self._opening = primitives.Lock(), primitives.Lock()
-        self._sender: SequencedWriter | BoundedPut | None = None
+        self._sender: Sender | None = None
         self._is_started = not is_framed  # a simple queue needs no start
         self._is_closed = False
         self._unheard = PutResults()  # of puts in the background that no listener is told of
@@ -402,23 +395,16 @@ class Putter(Generic[T]):
 
     def start(self, *, is_opened: bool = True) -> None:
         """Create the queue's znodes, and open the writer. Unless ``is_opened``, the first put opens
-        the writer, because the queue may only consume.
-
-        :raises ConnectionLost: the servers did not answer within some 15 s.
+        the writer, because the queue may only consume. After an error, call it again.
         """
-        retry_until_connected(self._session, partial(self._begin, is_opened), _START_S)
-        self._is_started = True
-
-    def _begin(self, is_opened: bool) -> None:
         for path in filter(None, (self._paths.path, self._paths.lock_path)):
             self._session.ensure_path(path)
         if is_opened:
             self._open()
+        self._is_started = True
 
-    def opened(self, deadline: Deadline = _NEVER) -> SequencedWriter | BoundedPut | None:
-        """Return the writer for puts, opened if need be; ``None`` if there was no connection by
-        ``deadline``.
-        """
+    def opened(self, deadline: Deadline = _NEVER) -> Sender | None:
+        """Return the writer for puts; ``None`` if there was no connection by ``deadline``."""
         self.check_open()
         if self._sender is None:
             try:
@@ -472,7 +458,7 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
 
-    def _close(self, sender: SequencedWriter | BoundedPut, timeout_s: float) -> None:
+    def _close(self, sender: Sender, timeout_s: float) -> None:
         if isinstance(sender, BoundedPut):
             sender.close()
         self.writer.close(timeout_s)
@@ -483,7 +469,7 @@ class Putter(Generic[T]):
         """Store ``values`` in one znode whose name begins with ``prefix``; unless ``is_multi``,
         there is one value. See the recipes' ``put`` and ``put_multi``.
         """
-        deadline = Deadline(timeout_s)
+        deadline = Deadline.asked(timeout_s, None)
         one = None if self._options.put_in_background else PutResults()
         sender = self.opened(deadline)
         put = self.made(values, prefix, one, is_multi=is_multi)
@@ -508,19 +494,18 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
-        deadline = Deadline(timeout_s)
-        chunks = batched(map(named, values), _CHUNK if isinstance(values, Sized) else 1)
+        deadline = Deadline.asked(timeout_s, None)
         if self._options.put_in_background:
-            return self._stream(chunks, None, deadline)
+            return self._stream(values, named, None, deadline)
         many = PutResults()
         try:
-            self._stream(chunks, many, deadline)
+            self._stream(values, named, many, deadline)
         except Exception:
             # of the iterable, or closed meanwhile: values already taken from it are seen through
             many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
             raise
-        failures = many.failures
-        if left := self._waited(many, deadline):
+        left, failures = self._waited(many, deadline), many.failures
+        if left:
             lost = ConnectionLost(f"{left} items were sent, and not answered in time")
             failures = [*failures, (None, lost)]
         if failures:
@@ -529,19 +514,21 @@ class Putter(Generic[T]):
 
     def _stream(
         self,
-        chunks: Iterable[Sequence[tuple[T, str]]],
+        values: Iterable[V],
+        named: Callable[[V], tuple[T, str]],
         many: PutResults | None,
         deadline: Deadline,
     ) -> int:
         if (sender := self.opened(deadline)) is None:
             return 0
         count = 0
-        for pairs in chunks:
+        for some in batched(values, _CHUNK if isinstance(values, Sized) else 1):
             puts = []
-            for value, prefix in pairs:
+            for value in some:
                 try:
-                    puts.append(self.made([value], prefix, many))
-                except Exception as exc:  # noqa: BLE001 - the serializer's: it fails this value only
+                    item, prefix = named(value)
+                    puts.append(self.made([item], prefix, many))
+                except Exception as exc:  # noqa: BLE001 - of the name or serializer: of this value
                     (many or self._unheard).fail(value, exc)
                     if many is None:
                         self._tell_of_failure(exc)
@@ -552,7 +539,7 @@ class Putter(Generic[T]):
 
     def _was_sent(
         self,
-        sender: SequencedWriter | BoundedPut,
+        sender: Sender,
         puts: Sequence[Put],
         results: PutResults | None,
         deadline: Deadline,
@@ -583,25 +570,21 @@ class Putter(Generic[T]):
         the serializer raises.
         """
         items = [unchanging(self._serialize(value)) for value in values]
-        compress = self._options.compress
-        content = payload.encode(items, compress=compress) if self._is_framed else items[0]
         path, extra = self._paths.item(prefix), self.writer.chroot_bytes
-        told = values if is_multi else values[0]
-        put = Put(path, content, extra, self._on_puts, told)
-        if self._is_framed and (trace := tracing.sent_item(self._paths.path)) is not None:
-            content = payload.encode(items, payload.Note(trace=trace), compress=compress)
-            traced = Put(path, content, extra, self._on_puts, told)
-            put = traced if traced.size <= self._limit else put
-        put.is_multi, put.waiter = is_multi, waiter
-        if put.size > self._limit:
-            what = f"a znode of {len(values)} items" if is_multi else "an item"
-            raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
-        return put
+        value = values if is_multi else values[0]
+        trace = tracing.sent_item(self._paths.path) if self._is_framed else None
+        for note in (payload.Note(trace=trace), None) if trace else (None,):
+            compress = self._options.compress
+            framed = self._is_framed
+            content = payload.encode(items, note, compress=compress) if framed else items[0]
+            put = Put(path, content, extra, self._on_puts, value, waiter, is_multi=is_multi)
+            if put.size <= self._limit:
+                return put
+        what = f"a znode of {len(values)} items" if is_multi else "an item"
+        raise TooLarge(what, size=put.size, limit=self._limit, path=self._paths.path)
 
     def _waited(self, many: PutResults, deadline: Deadline) -> int:
-        """Wait until these puts are settled or withdrawn; returns how many were sent and not
-        answered.
-        """
+        """Wait until these are settled or withdrawn; returns how many were not answered."""
         left = many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
         last = clock.now_s() + _ANSWER_S
         while left and clock.now_s() < last:
@@ -622,7 +605,6 @@ class Putter(Generic[T]):
         return self._in_flight.items
 
     def flush(self, timeout_s: float) -> bool:
-        """See :meth:`QueueRecipe.flush_puts <leaderq.queues.QueueRecipe.flush_puts>`."""
         is_empty = self._in_flight.wait_empty(timeout_s)
         self._raise_unheard()
         return is_empty
@@ -632,7 +614,7 @@ class Putter(Generic[T]):
         if error is None:
             self._figures.add("put", sum(len(put.value) if put.is_multi else 1 for put in puts))
             if (made := puts[-1].made) is not None:
-                self._sequence_monitor.saw(made)
+                self._check_number(sequence_of(made))
         else:
             for put in puts:
                 put.error = error
@@ -643,6 +625,12 @@ class Putter(Generic[T]):
         for waiter, some in groupby(puts, attrgetter("waiter")):
             if waiter is not None:  # last, because a waiting caller may flush at once
                 waiter.on_outcome(list(some), error)
+
+    def _check_number(self, number: int) -> None:
+        if not (0 <= number < WARN_FROM or self._has_warned):
+            self._has_warned = True
+            why = "item numbers run out soon, use a new path queue=%s number=%d"
+            log.warning(why, self._paths.path, number)
 
     def _told(self, puts: Sequence[Put]) -> None:
         """Make room after puts whose outcome the listeners, if there are any, know by now."""

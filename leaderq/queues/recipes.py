@@ -5,6 +5,7 @@ Curator's builder of them.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
@@ -13,9 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from leaderq.base import clock
-from leaderq.base.arguments import at_least, require, unless
+from leaderq.base.arguments import in_seconds, is_number, require, timeout, unless, wanted
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import BYTES, QueueSerializer
-from leaderq.errors import ConfigurationError, LeaderqError, QueueClosed
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    QueueClosed,
+    SessionExpired,
+)
 from leaderq.queues.admin import Browsed, ItemLetters, Purged, QueueAdmin
 from leaderq.queues.admin.contents import removal
 from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
@@ -25,7 +33,7 @@ from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefi
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
-from leaderq.zookeeper.retrying import ITEM_RETRY
+from leaderq.zookeeper.retrying import ITEM_RETRY, retry_until_connected
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
@@ -40,6 +48,7 @@ else:
 R = TypeVar("R", bound="QueueRecipe[Any]")
 _FIELDS = fields(QueueOptions)
 
+_START_S = 15.0
 _LEAST_CLOSE_S = 1.0
 
 
@@ -155,12 +164,16 @@ class QueueRecipe(Generic[T]):
             if self._is_started:
                 return
             with explaining_refusals(self._paths):
-                self._putter.start(is_opened=not self._consumption.is_pushed)
-                self._is_started = True
-                if self._death_watcher is not None:
-                    self._death_watcher.start()
-                if self._consumption.is_pushed:
-                    self._consumption.start()
+                retry_until_connected(self._session, self._begin, _START_S)
+            self._is_started = True
+
+    def _begin(self) -> None:
+        is_pushed = self._consumption.is_pushed
+        self._putter.start(is_opened=not is_pushed)
+        if self._death_watcher is not None:
+            self._death_watcher.start()
+        if is_pushed:
+            self._consumption.start()
 
     def close(self) -> None:
         """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
@@ -214,6 +227,7 @@ class QueueRecipe(Generic[T]):
         :raises PutsFailed: puts in the background have failed since the last time, and there was no
             listener to tell.
         """
+        require(timeout("timeout_s", timeout_s))
         return self._putter.flush(timeout_s)
 
     def cancel(self, name: str) -> bool:
@@ -248,11 +262,19 @@ class QueueRecipe(Generic[T]):
         ``with`` block without an error.
 
         :raises QueueClosed: not started, closed meanwhile, or the queue has a consumer.
+        :raises SessionClosed: the session was closed by its owner.
         """
+        deadline = Deadline.asked(timeout_s, None)
         self._putter.check_open()
-        if not self._consumption.is_pushed:
-            self._consumption.start()
-        return self._consumption.take(timeout_s)
+        consumption, check = self._consumption, self._putter.check_open
+        if not (consumption.is_pushed or consumption.is_started):
+            patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
+            try:
+                with explaining_refusals(self._paths):
+                    retry_until_connected(self._session, consumption.start, patience_s, check=check)
+            except (ConnectionLost, SessionExpired):
+                return None
+        return consumption.take(deadline.remaining_s)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""
@@ -463,7 +485,8 @@ class DistributedDelayQueue(QueueRecipe[T]):
         """As :meth:`DistributedQueue.put`, due in ``delay_s`` seconds, or at ``due``: a
         ``datetime`` (without a zone: local time), or seconds since 1970. With neither: now.
 
-        :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970.
+        :raises ConfigurationError: both are given, or a delay below 0, or a time before 1970, or
+            what is not a time.
         """
         return self._putter.put([item], _of_time(delay_s, due), timeout_s)
 
@@ -492,13 +515,14 @@ def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
 
     :raises ConfigurationError: see :meth:`DistributedDelayQueue.put`.
     """
-    if due is not None:
-        if delay_s is not None:
-            raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
-        return round((due.timestamp() if isinstance(due, datetime) else due) * 1000)
-    if delay_s is not None:
-        require(at_least("delay_s", delay_s, 0, "seconds"))
-    return round((now_s + (delay_s or 0.0)) * 1000)
+    if due is not None and delay_s is not None:
+        raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
+    if due is None:
+        return round((now_s + in_seconds("delay_s", delay_s or 0.0)) * 1000)
+    at_s = due.timestamp() if isinstance(due, datetime) else due
+    is_fit = is_number(at_s) and abs(at_s) < math.inf
+    require(wanted("due", due, is_fit, "a datetime, or seconds since 1970"))
+    return round(at_s * 1000)
 
 
 class QueueBuilder(Generic[T]):

@@ -48,8 +48,8 @@ from leaderq.errors import (
     NoNode,
     NotEmpty,
     QueueClosed,
+    SessionClosed,
     SessionExpired,
-    ZooKeeperError,
 )
 from leaderq.queues.wire.names import next_number
 from leaderq.queues.wire.znodes import is_shard, new_shard_name
@@ -66,6 +66,7 @@ from leaderq.zookeeper import (
 )
 from leaderq.zookeeper.paths import is_at_or_below, join, name_of, validated_path
 from leaderq.zookeeper.reading import existing
+from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.seat import Seat, SeatLost
 
 log = logging.getLogger(__name__)
@@ -115,9 +116,7 @@ class ShardState:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """The state of each shard, by name (``fit``, ``full`` or ``retired``), and what the leader has
-    to do.
-    """
+    """The names of the shards in each state, and what the leader has to do."""
 
     fit: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
@@ -139,9 +138,7 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
     * *retired*, put into only if there is no other: somebody marked it, or it has numbered
       ``RETIRED_FROM`` items; removed once it was seen empty for two ``threshold_check_s``.
 
-    All are consumed. One more is needed when none is fit and there are fewer than ``max_queues``
-    that are not retired. Every process decides for itself, with the same result; only the leader of
-    the latch acts on it.
+    Every process decides for itself, with the same result; only the leader of the latch acts on it.
     """
     fit: list[str] = []
     full: list[str] = []
@@ -197,9 +194,8 @@ class Latch:
 
     A znode is ours if it carries our mark *and* belongs to our present session. On each failure:
     **answer to its creation lost**: the mark finds it again, surplus ones are deleted; **session
-    expired**: a new znode; **no connection**: :meth:`look` raises, and nobody must think that they
-    lead. Leading is known of the past only: whatever a leader writes is fenced by
-    its seat.
+    expired**: a new znode; **no connection**: :meth:`look` raises. Leading is known of the past
+    only: whatever a leader writes is fenced by its seat.
     """
 
     def __init__(
@@ -233,13 +229,25 @@ class Latch:
         return own is not None and min(names, key=order) == name_of(own.path)
 
     def leave(self, timeout_s: float) -> None:
-        """Release the place. If it cannot be deleted in ``timeout_s``, it goes with the session."""
-        try:
-            for name in self._session.children(self._path, timeout_s=timeout_s):
+        """Release the place; wait at most ``timeout_s``. If there is no connection, it is released
+        when there is one again, or goes with the session.
+        """
+
+        def release() -> None:
+            for name in self._session.children(self._path):
                 if self._mark in name:
                     deleted(self._session, join(self._path, name))
-        except LeaderqError as exc:
-            log.debug("place in the line not released path=%s error=%s", self._path, exc)
+
+        def run(_service: Service) -> None:
+            try:
+                retry_until_connected(self._session, release, self._session.timeout_s)
+            except LeaderqError as exc:
+                log.debug("place in the line not released path=%s error=%s", self._path, exc)
+            ended.set()
+
+        ended = primitives.Event()
+        Service("leaderq-sharder-leave", run).start()
+        ended.wait(timeout_s)
 
     def _own(self, names: list[str]) -> Seat | None:
         """Return our znode among ``names``, if any; further znodes with our mark are deleted."""
@@ -258,9 +266,7 @@ class Latch:
 
 
 def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
-    """Return the children of ``path``, which is created if it does not exist. ``notify`` is called
-    once they change.
-    """
+    """The children of ``path``, which is made if need be; ``notify`` is called once they change."""
     try:
         return session.children(path, watch=notify)
     except NoNode:
@@ -343,13 +349,15 @@ class QueueSharder(Generic[Q]):
         """
         if self._service.is_running and not self._is_closed:
             return
-        self._session.add_listener(self._wake)
         try:
-            self._begin(timeout_s)
+            retry_until_connected(
+                self._session, self._take_up, timeout_s, check=self._check_not_closed
+            )
         # a sharder that is not running must not stand in front of one that is
         except BaseException:
             self._latch.leave(_TRY_AGAIN_S)
             raise
+        self._session.add_listener(self._wake)
         self._service.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
@@ -360,8 +368,7 @@ class QueueSharder(Generic[Q]):
             self._is_closed = True
         self._session.remove_listener(self._wake)
         self._service.stop(timeout_s)
-        if self._session.state is SessionState.CONNECTED:
-            self._latch.leave(timeout_s)
+        self._latch.leave(timeout_s if self._session.state is SessionState.CONNECTED else 0.0)
         self._close_all(list(self._queues))
         if not self._is_lent:
             self._session.close()
@@ -405,25 +412,18 @@ class QueueSharder(Generic[Q]):
             raise ConfigurationError(f"{path!r} is not a shard; there are: {known}")
         self._session.ensure_path(join(self._marks, name_of(path)))
 
-    def _begin(self, timeout_s: float) -> None:
-        deadline = clock.now_s() + timeout_s
-        while True:
-            if self._is_closed:
-                raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
-            self._service.wait(0)
-            try:
-                self._look()
-                if not self._queues:
-                    self._make_shard(None)
-                    self._look()
-            except (ConnectionLost, SessionExpired) as exc:
-                log.debug("sharder cannot start yet queue=%s error=%s", self.queue_path, exc)
-            if self._queues:
-                return
-            if (left_s := deadline - clock.now_s()) <= 0:
-                where = f"there is no shard in {self.queue_path}"
-                raise ConnectionLost(f"{where}, and none could be made in the time given")
-            self._service.wait(min(_TRY_AGAIN_S, left_s))
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise QueueClosed(f"the sharder of {self.queue_path} was closed; make a new one")
+
+    def _take_up(self) -> None:
+        self._look()
+        if not self._queues:
+            self._make_shard(None)
+            self._look()
+        if not self._queues:
+            where = f"there is no shard in {self.queue_path}"
+            raise ConnectionLost(f"{where}, and none could be made in the time given")
 
     def _run(self, service: Service) -> None:
         rest_s = self._policies.threshold_check_s
@@ -455,7 +455,6 @@ class QueueSharder(Generic[Q]):
             self._lead(plan, self._latch.seat)
 
     def _shards(self) -> list[str]:
-        """The names of the shards, without foreign children, which are logged once."""
         names = children_made(self._session, self.queue_path, self._wake)
         strangers = {name for name in names if not is_shard(name)} - self._strangers
         self._strangers |= strangers
@@ -465,9 +464,7 @@ class QueueSharder(Generic[Q]):
         return sorted(filter(is_shard, names))
 
     def _states(self, names: Sequence[str], marked: Collection[str]) -> list[ShardState]:
-        """Read, in one request, the states of those of these shards that exist."""
-        paths = [join(self.queue_path, name) for name in names]
-        found = existing(self._session, paths)
+        found = existing(self._session, [join(self.queue_path, name) for name in names])
         seen = {name_of(path): stat for path, (_, stat) in found.items()}
         now = clock.now_s()
         empty = (name for name in marked if name in seen and not seen[name].num_children)
@@ -499,9 +496,7 @@ class QueueSharder(Generic[Q]):
             self._adopt_all(self._shards())
 
     def _make_shard(self, seat: Seat | None) -> None:
-        """Make a shard, as the leader (``seat``: its place), or else the first one. Does nothing if
-        somebody has made one since we looked.
-        """
+        """As the leader (``seat``), or the first one; nothing if somebody was faster."""
         # before the list: whoever makes a shard later writes it too
         data, stat = self._session.get(self.queue_path)
         if not self._queues and self._shards():
@@ -530,7 +525,7 @@ class QueueSharder(Generic[Q]):
                 continue
             try:
                 self._adopt(name)
-            except ZooKeeperError:
+            except (ConnectionLost, SessionExpired, SessionClosed):
                 raise
             except Exception:
                 if not self._service.is_running:
@@ -545,12 +540,11 @@ class QueueSharder(Generic[Q]):
             self._close(name, queue)
             raise
         with self._lock:
-            is_late = self._is_closed
-            if not is_late:
+            if not self._is_closed:
                 self._queues[name] = queue
                 self._plan = replace(self._plan, fit=(*self._plan.fit, name))  # put into at once
-        if is_late:
-            self._close(name, queue)
+                return
+        self._close(name, queue)
 
     def _close_all(self, names: Iterable[str]) -> None:
         with self._lock:

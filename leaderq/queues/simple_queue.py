@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from functools import partial
 
 from leaderq.base import clock
-from leaderq.base.arguments import at_least, require
+from leaderq.base.arguments import at_least, require, timeout
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -215,7 +214,7 @@ class SimpleDistributedQueue:
         :raises ConnectionLost: there was no connection by ``deadline``.
         """
         with explaining_refusals(self._paths):
-            start = partial(self._consumption.start, 0.0)
+            start = self._consumption.start
             retry_until_connected(self._session, start, deadline - clock.now_s(), check=self._guard)
 
     def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
@@ -248,4 +247,5 @@ class SimpleDistributedQueue:
 
 
 def _deadline(timeout_s: float | None) -> float:
+    require(timeout("timeout_s", timeout_s))
     return float("inf") if timeout_s is None else clock.now_s() + timeout_s

@@ -56,9 +56,7 @@ class Outlet:
 
     @property
     def read(self) -> int:
-        """How many of the bytes ``written`` the reader has taken; also exact when the reader is
-        gone.
-        """
+        """How many of the bytes ``written`` the reader has taken, even if it is gone by now."""
         if not self._is_pipe:
             return self.written
         unread = array.array("i", [0])
@@ -101,9 +99,7 @@ class Outlet:
 
 
 class ItemWriter:
-    """Writes each znode as one JSON object, or each of its values, followed by a line end or
-    NUL.
-    """
+    """Writes each znode as one JSON object, or each of its values with an end."""
 
     def __init__(
         self, send: Callable[[bytes], None], *, as_json: bool, as_base64: bool, null: bool

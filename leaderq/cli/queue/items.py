@@ -412,7 +412,6 @@ def _chosen(keeper: Operated, given: Given) -> Iterator[DeadItem]:
 
 
 def _paced(letters: Iterator[DeadItem], rate: int | None) -> Iterator[Iterable[DeadItem]]:
-    """Yield all letters at once; with ``rate``, the next ``rate`` letters in each second."""
     if rate is None:
         yield letters
         return

@@ -111,9 +111,7 @@ def keeping(given: Given, path: str | None = None) -> Iterator[Operated]:
 
 @contextmanager
 def keeping_only(kind: type[K], given: Given) -> Iterator[K]:
-    """As :func:`keeping`, but refuses a queue that is not of ``kind`` (``DynoAdmin`` or
-    ``QueueAdmin``).
-    """
+    """As :func:`keeping`, and refuses a queue that is not of ``kind``."""
     with keeping(given) as keeper:
         if not isinstance(keeper, kind):
             which = "Dyno queues" if kind is DynoAdmin else "queues of Curator's recipes"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -35,6 +35,7 @@ from leaderq.queues.putting import Putter
 from leaderq.queues.wire.names import ITEM_PREFIX, QueueKind, prefix_for
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
+from leaderq.zookeeper.retrying import retry_until_connected
 
 _PATIENCE_S = 30.0
 _SLICE_S = 0.2
@@ -110,10 +111,10 @@ def put(given: Given) -> ExitCode:
         try:
             with _input(given, stopping) as batches:
                 entries = _entries(given, batches, refusals)
-                first = list(islice(filter(None, entries), 1))
+                first = next(filter(None, entries), [])
                 store = _store(session, keeper, kind, first, refusals)
                 with closing(store):
-                    store.take(chain(first, entries))
+                    store.take(chain([first], entries))
         finally:
             stored = 0 if store is None else store.stored
             what = "stored" if given.multi == 1 else f"znodes of up to {given.multi} items stored"
@@ -181,31 +182,37 @@ def _stdin_bytes() -> int | None:
 
 def _entries(
     given: Given, batches: Iterable[list[bytes]], refusals: Refusals
-) -> Iterator[Entry | None]:
-    """Yield the entries to put, and ``None`` when there is no input for the moment."""
+) -> Iterator[list[Entry]]:
+    """Yield the entries to put, each time as many as the input has brought."""
+    lines, values, first = count(1), list[bytes](), 0
 
-    def read(number: int, text: bytes) -> Any:
-        if number == 1 and not (given.items or given.null):
-            text = without_mark(text)
-        if given.as_objects:
-            return from_json(number, text)
-        return number, from_base64(text) if given.as_base64 else text
-
-    def parsed() -> Iterator[Any]:
-        for one in numbered(batches):
-            try:
-                yield None if one is None else read(*one)
-            except BadEntry as exc:
-                refusals.note(one[0] if one else 0, exc)
-
-    def keys() -> Keys:
+    def entry() -> Entry:
         due_ms = None
         if given.delay_s is not None:
             due_ms = max(1, int((clock.calendar_s() + given.delay_s) * 1000))
         dyno = {"shard": given.shard, "group": given.group, "headers": given.headers}
-        return Keys(given.id, given.priority, due_ms, **dyno)
+        return Entry(first, tuple(values), Keys(given.id, given.priority, due_ms, **dyno))
 
-    return parsed() if given.as_objects else grouped(parsed(), given.multi, keys)
+    for batch in batches:
+        found = []
+        for text, line in zip(batch, lines, strict=False):
+            if line == 1 and not (given.items or given.null):
+                text = without_mark(text)
+            try:
+                if given.as_objects:
+                    found.append(from_json(line, text))
+                    continue
+                values.append(from_base64(text) if given.as_base64 else text)
+            except BadEntry as exc:
+                refusals.note(line, exc)
+                continue
+            first = line if len(values) == 1 else first
+            if len(values) == given.multi:
+                found.append(entry())
+                values = []
+        yield found
+    if values:
+        yield [entry()]
 
 
 class Refusals:
@@ -266,9 +273,7 @@ def _store(
     first: Sequence[Entry],
     refusals: Refusals,
 ) -> Store:
-    """Return the :class:`Store` for this queue. The keys of the first entry tell the kind of an
-    empty queue.
-    """
+    """The store for this queue. The keys of the first entries tell the kind of an empty queue."""
     if isinstance(keeper, DynoAdmin):
         _tell_if_new(keeper, keeper.path, "dyno")
         return DynoStore(refusals, keeper.queue)
@@ -291,30 +296,25 @@ def _tell_if_new(keeper: DynoAdmin | QueueAdmin, path: str, kind: str) -> None:
 
 
 class Store:
-    """Puts entries into a queue, in their order. ``stored`` counts the znodes that are certainly
-    stored.
-    """
+    """Puts entries into a queue, in order. ``stored``: znodes that are certainly stored."""
 
     def __init__(self, refusals: Refusals) -> None:
         self.stored = 0
         self._refusals = refusals
 
-    def take(self, entries: Iterable[Entry | None]) -> None:
-        """Store all entries. Invalid ones are noted as refused; an error that prevents storing is
-        raised.
-        """
-        for entry in entries:
-            if entry is None:
-                self._pause()
-                continue
-            try:
-                self._put(entry)
-            except _REFUSED as exc:
-                self._refusals.note(entry.number, exc)
+    def take(self, batches: Iterable[list[Entry]]) -> None:
+        """Store all that is valid, and note the rest as refused; raise what prevents storing."""
+        for entries in batches:
+            for entry in entries:
+                try:
+                    self._put(entry)
+                except _REFUSED as exc:
+                    self._refusals.note(entry.number, exc)
+            self._pause()
         self._finish()
 
     def close(self) -> None:
-        """Close the store. Entries that were not sent yet will not be sent."""
+        """Entries that were not sent yet will not be sent."""
 
     def _put(self, entry: Entry) -> None:
         """Accept this entry for sending; raise one of ``_REFUSED`` if the queue cannot take it."""
@@ -324,7 +324,7 @@ class Store:
         """Send the entries accepted so far, because no more input has come."""
 
     def _finish(self) -> None:
-        self._pause()
+        """Wait until all entries are stored."""
 
 
 class FramedStore(Store, PutListener):
@@ -338,7 +338,7 @@ class FramedStore(Store, PutListener):
         self._failure: LeaderqError | None = None
         options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
         self._putter = Putter(session, places, options)
-        self._putter.start()
+        retry_until_connected(session, self._putter.start)
         self._putter.add_listener(self)
 
     def _put(self, entry: Entry) -> None:
@@ -493,9 +493,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The values and keys of one znode that will be put. ``number``: the line or argument with
-    which it begins, from 1.
-    """
+    """The values and keys of one znode. ``number``: its first line or argument, from 1."""
 
     number: int
     values: tuple[bytes, ...]
@@ -531,38 +529,6 @@ def pieces(
             )
     if rest:
         yield [bytes(rest)]
-
-
-def numbered(batches: Iterable[list[bytes]]) -> Iterator[tuple[int, bytes] | None]:
-    """Yield all pieces, numbered from 1; ``None`` after each batch, when no more input has come so
-    far.
-    """
-    number = 0
-    for batch in batches:
-        for number, piece in enumerate(batch, number + 1):  # noqa: B020  (goes on counting)
-            yield number, piece
-        yield None
-
-
-def grouped(
-    values: Iterable[tuple[int, bytes] | None], size: int, keys: Callable[[], Keys]
-) -> Iterator[Entry | None]:
-    """Yield entries of ``size`` values each; the last one may have fewer. Each ``None`` in
-    ``values`` is yielded, too.
-    """
-    together: list[bytes] = []
-    first = 0
-    for one in values:
-        if one is None:
-            yield None
-            continue
-        first = first if together else one[0]
-        together.append(one[1])
-        if len(together) == size:
-            yield Entry(first, tuple(together), keys())
-            together = []
-    if together:
-        yield Entry(first, tuple(together), keys())
 
 
 def from_base64(text: bytes) -> bytes:

@@ -26,7 +26,6 @@ _WARN_FROM = 2**31 - 2**27
 
 
 def _content(found: Browsed) -> str:
-    """The contents of a znode, in one cell."""
     if found.items is None:
         return f"(corrupt: {cut(found.problem or '', _WIDEST)})"
     if not found.items:
@@ -112,9 +111,7 @@ def shard_row(said: dict[str, Any]) -> Sequence[Any]:
 
 
 def dyno_row(said: dict[str, Any]) -> Sequence[Any]:
-    """The row of a Dyno queue, as :func:`queue_row`; ``said`` is what ``DynoAdmin.overview``
-    returns.
-    """
+    """The row of a Dyno queue; ``said`` is what ``DynoAdmin.overview`` returns."""
     remarks = f"{said['due']} due, {said['delayed']} delayed, {len(said['shards'])} shards"
     remarks += ", paused" if said["paused"] else ""
     age_s = said["oldest_due_s"]

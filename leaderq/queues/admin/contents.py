@@ -136,9 +136,7 @@ def _children(session: Session, path: str) -> list[str]:
 
 
 def _is_side_data_of_shard(name: str) -> bool:
-    """Whether ``name`` is side data of a shard: such a name begins like an item's, but is
-    not one.
-    """
+    """Such a name begins like an item's, and is not one."""
     return name.endswith((META, DEAD)) and is_shard(name.removesuffix(META).removesuffix(DEAD))
 
 
@@ -273,9 +271,7 @@ def has_no_side_data(session: Session, paths: QueuePaths) -> bool:
 
 
 def forget_side_data(session: Session, paths: QueuePaths) -> None:
-    """Delete an operator's part of the side data, as far as it is empty: it would say that there
-    is a queue.
-    """
+    """Delete an operator's empty side data, which would say that there is a queue."""
     parts = paths.tallies, paths.drained, paths.drains, paths.meta
     with suppress(LeaderqError):
         await_outcomes([session.delete_async(path) for path in parts], _CLOSE_S)

@@ -28,7 +28,6 @@ from leaderq.errors import (
     NoNode,
     NotEmpty,
     RequestRefused,
-    SessionExpired,
     TooLarge,
 )
 from leaderq.queues.admin.contents import (
@@ -147,21 +146,17 @@ class QueueDrain:
                 return
 
     def keep(self, one: Browsed) -> None:
-        """Report that the user has stored this item safely; its copy is deleted before the next
-        batch.
-        """
+        """The user has stored this item safely; its copy is deleted before the next batch."""
         if self._open.pop(one.name, None) is not None:
             self._kept.append(one.name)
 
     def settle(self) -> None:
         """Delete the copies of items that were kept."""
-        self._refuse(self._errors([Delete(join(self._aside, name))] for name in self._kept))
+        self._errors(([Delete(join(self._aside, name))] for name in self._kept), NoNode)
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Wait until the queue changes, :meth:`wake` is called, or ``timeout_s`` seconds have
-        passed.
-        """
+        """Wait for a change of the queue, for :meth:`wake`, or ``timeout_s`` seconds."""
         woken, path = self._woken, self._paths.path
         woken.clear()
         try:
@@ -194,14 +189,11 @@ class QueueDrain:
         """Set these items aside; returns the items that this drain got."""
         # an interrupt during the wait must put these back
         self._open = {one.name: one for one in found}
-        errors = self._errors(map(self._taking, found))
+        errors = self._errors(map(self._taking, found), *_LEFT, *OVERTAKEN)
         for one, error in zip(found, errors, strict=True):
             if error is not None:
                 del self._open[one.name]
-                if isinstance(error, _LEFT):
-                    self.left += 1
-                elif not isinstance(error, OVERTAKEN):
-                    raise error
+                self.left += isinstance(error, _LEFT)
         return list(self._open.values())
 
     def _taking(self, one: Browsed) -> Sequence[Operation]:
@@ -213,32 +205,26 @@ class QueueDrain:
         return Create(lock, ephemeral=True), copy, item, Delete(lock)
 
     def _put_back(self, names: Sequence[str]) -> None:
-        """Put these items back under their old names. An item gets a new name only if its old name
-        is taken, because the queue was made again.
-        """
+        """Under their old names; under new ones if the queue was made again."""
         self._open.clear()
         for batch in browse(self._session, self._aside, names, framed=False):
-            errors = self._errors(self._returning(one, one.name) for one in batch)
-            both = list(zip(batch, errors, strict=True))
+            back = (self._returning(one, one.name) for one in batch)
+            errors = self._errors(back, NoNode, NodeExists)
+            both = zip(batch, errors, strict=True)
             again = [one for one, error in both if isinstance(error, NodeExists)]
-            self._refuse(error for _, error in both if not isinstance(error, NodeExists))
-            renamed = (self._returning(one, prefix_of(one.name), is_new=True) for one in again)
-            self._refuse(self._errors(renamed))
+            self._errors((self._returning(one, prefix_of(one.name)) for one in again), NoNode)
 
-    def _returning(self, one: Browsed, name: str, *, is_new: bool = False) -> Sequence[Operation]:
-        item = Create(self._paths.item(name), one.data, sequential=is_new)
+    def _returning(self, one: Browsed, name: str) -> Sequence[Operation]:
+        item = Create(self._paths.item(name), one.data, sequential=name != one.name)
         return item, Delete(join(self._aside, one.name))
 
-    def _refuse(self, errors: Iterable[LeaderqError | None]) -> None:
+    def _errors(
+        self, groups: Iterable[Sequence[Operation]], *usual: type[LeaderqError]
+    ) -> list[LeaderqError | None]:
+        """Write these, and return the error of each; errors that are not ``usual`` are raised."""
+        errors = [error for _, error in outcomes(self._writer, list(groups), self._paths.path)]
         for error in errors:
-            if error is not None and not isinstance(error, NoNode):
-                raise error
-
-    def _errors(self, groups: Iterable[Sequence[Operation]]) -> list[LeaderqError | None]:
-        found = outcomes(self._writer, list(groups), self._paths.path)
-        errors = [error for _, error in found]
-        for error in errors:
-            if isinstance(error, SessionExpired):
+            if error is not None and not isinstance(error, usual):
                 raise error
         return errors
 

@@ -200,9 +200,7 @@ class QueueAdmin:
         return stat.num_children if stat else 0
 
     def is_there(self) -> bool:
-        """Whether anything of the queue exists: its path, dead letters, a pause, members, or items
-        that a drain set aside.
-        """
+        """Whether anything of the queue exists: its path, or what is beside it."""
         return bool(self._znodes())
 
     def overview(self) -> Overview | None:
@@ -379,9 +377,7 @@ class QueueAdmin:
         return self._ask(lambda: self._session.exists(path))
 
     def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
-        """The data and stat, by path, of those that exist: the queue's path, its dead letters,
-        control, members, and the items that a drain set aside.
-        """
+        """The data and stat, by path, of the queue's path and what is beside it."""
         paths = self.paths
         wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
         return self._ask(lambda: existing(self._session, wanted))

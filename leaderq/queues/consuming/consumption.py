@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.base import clock
+from leaderq.base.arguments import in_seconds
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import HandlerThreads
 from leaderq.engine.reading_ahead import result_of
@@ -42,7 +43,7 @@ from leaderq.queues.consumers import (
     work_in_hand,
 )
 from leaderq.queues.consuming import items
-from leaderq.queues.consuming.engine import START_S, Engine
+from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
@@ -96,9 +97,7 @@ def log_failure(queue: str, settlement: ItemSettlement, error: BaseException) ->
 
 
 class ItemWorkers(HandlerThreads):
-    """The threads that pass claimed items to the user's consumer, as many as
-    ``concurrency`` says.
-    """
+    """The threads that pass claimed items to the user's consumer."""
 
     def __init__(self, name: str, engine: Engine) -> None:
         options = engine.options
@@ -142,9 +141,7 @@ class ItemWorkers(HandlerThreads):
             return []
 
     def _work(self, claims: list[Claim]) -> list[ItemSettlement]:
-        """Work on these items until all are settled; returns the settlements to write. This thread
-        also waits for the next attempts at items that it keeps.
-        """
+        """Work on these until all are settled; waits with those that it keeps."""
         settlements: list[ItemSettlement] = []
         while True:
             ended = self._attempt(claims)
@@ -152,16 +149,10 @@ class ItemWorkers(HandlerThreads):
                 return settlements + ended
             settlements += [one for one in ended if one.outcome is not ItemOutcome.KEPT]
             claims = [one.claim for one in kept]
-            if not self._kept(kept):
+            self._engine.settle(kept)
+            rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
+            if self._engine.is_closing.wait(max(0, rest_ms) / 1000):
                 return settlements + [items.released(claim) for claim in claims]
-
-    def _kept(self, kept: list[ItemSettlement]) -> bool:
-        """Write these settlements, and wait until their items may be tried again; ``False``: the
-        queue is closing, and they are not tried again.
-        """
-        self._engine.settle(kept)
-        rest_ms = max(one.rest_until_ms for one in kept) - clock.now_ms()
-        return not self._engine.is_closing.wait(max(0, rest_ms) / 1000)
 
     def _attempt(self, claims: list[Claim]) -> list[ItemSettlement]:
         """Pass the values of these items to the consumer once; returns the settlements. The values
@@ -200,8 +191,7 @@ class ItemWorkers(HandlerThreads):
         return []  # they were deleted when they were claimed
 
     def _failed(self, claim: Claim, left: Sequence[bytes], error: BaseException) -> ItemSettlement:
-        options = self._engine.options
-        settlement = items.failed(claim, left, error, options.error_mode, options.retry)
+        settlement = items.failed(claim, left, error, self._engine.options)
         log_failure(self._engine.path, settlement, error)
         if settlement.outcome is ItemOutcome.KEPT:
             attempt, first_ms = claim.failures + 1, claim.enqueued_ms
@@ -222,7 +212,6 @@ _IDLE_S = 1.0
 class TakenZnode:
     """One znode whose values were taken on request. ``lock`` is held while a value is settled.
     ``error``: what the work on a value raised. ``delay_s``: set if a value is to be requeued.
-    ``is_lost``: the engine was told that another consumer has the znode.
     """
 
     claim: Claim
@@ -230,7 +219,6 @@ class TakenZnode:
     left: dict[int, bytes] = field(default_factory=dict)
     error: BaseException | None = None
     delay_s: float | None = None
-    is_lost: bool = False
     lock: primitives.RLock = field(default_factory=lambda: primitives.RLock())
 
     @property
@@ -301,7 +289,9 @@ class Item(Generic[T]):
         together, when the last of its values is settled.
 
         :raises ClaimLost: the item is not ours any more; nothing was written.
+        :raises ConfigurationError: ``delay_s`` is not a time, or below 0.
         """
+        delay_s = in_seconds("delay_s", delay_s)
         with self._taken.lock:
             self._refuse_twice()
             former = self._taken.delay_s
@@ -381,11 +371,11 @@ class Item(Generic[T]):
         taken.left[self._at] = taken.open.pop(self._at)
         if taken.open:
             return
-        settlement = self._queue.settlement_of(taken)
-        if not is_awaited:
-            self._queue.engine.settle([settlement])
-            return
         try:
+            settlement = self._queue.settlement_of(taken)
+            if not is_awaited:
+                self._queue.engine.settle([settlement])
+                return
             self._queue.write(self._claim, settlement.operations)
         except BaseException as exc:
             taken.open[self._at] = taken.left.pop(self._at)
@@ -400,15 +390,13 @@ class Item(Generic[T]):
         return ClaimLost(f"item {self.name} is not this consumer's any more: {error}")
 
     def _forget(self) -> None:
-        """Tell the engine, once, that the item is another's. Until then the engine holds back its
-        name.
-        """
-        taken, claim, engine = self._taken, self._claim, self._queue.engine
-        if claim.membership.is_locking and not taken.is_lost:
-            taken.is_lost = True
+        """Tell the engine, once, that the item is another's; it holds back its name until then."""
+        claim, engine = self._claim, self._queue.engine
+        if claim.membership.is_locking and not claim.is_lost:
             gone = items.released(claim)
             if not engine.is_ours(claim):
                 gone = ItemSettlement(claim, (), gone.outcome)
+            claim.is_lost = True
             engine.settle([gone])
 
     def _forget_if_over(self) -> None:
@@ -448,19 +436,17 @@ class Consumption(Generic[T]):
         # values of znodes that were taken, not handed out
         self._taken: deque[Item[T]] = deque()
         self._asked_s = clock.now_s()
-        self._is_started = self._is_closed = False
+        self.is_started = self._is_closed = False
 
-    def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; does nothing if this was started before. Waits ``patience_s`` seconds
-        for a connection.
-        """
+    def start(self) -> None:
+        """Begin to consume, unless this was started before; after an error, call it again."""
         with self._lock:
             if self._is_closed:
                 raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
-            if self._is_started:
+            if self.is_started:
                 return
-            self.engine.start(patience_s)
-            self._is_started = True
+            self.engine.start()
+            self.is_started = True
         if self._work is not None:
             self._work.start()
 
@@ -470,14 +456,19 @@ class Consumption(Generic[T]):
         are acknowledged when they are done.
         """
         with self._lock:
-            was_open = self._is_started and not self._is_closed
+            was_open = self.is_started and not self._is_closed
             self._is_closed = True
         if isinstance(consumer := self.engine.options.consumer, BlockingQueueConsumer):
             consumer.close()
         if not was_open:
             return True
         self._give_back_taken()
-        return self.engine.close(timeout_s, self._work.stop if self._work else lambda _: True)
+        work = self._work
+
+        def join_workers(within_s: float | None) -> bool:  # a worker may be the caller
+            return work is None or (work.stop(within_s) and not work.is_running)
+
+        return self.engine.close(timeout_s, join_workers)
 
     def take(self, timeout_s: float | None = None) -> Item[T] | None:
         """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""
@@ -487,9 +478,10 @@ class Consumption(Generic[T]):
             )
         deadline = Deadline(timeout_s)
         while True:
-            if self._is_closed or not self._is_started:
+            if self._is_closed or not self.is_started:
                 state = "closed" if self._is_closed else "not started"
                 raise QueueClosed(f"queue {self._paths.path} is {state}")
+            self._session.check_open(self._paths.path)
             self._asked_s = clock.now_s()
             if (item := self._next_taken()) is None:
                 for claim in self.engine.ready.take(1, deadline.left_s(_SHARED_S)):
@@ -528,9 +520,7 @@ class Consumption(Generic[T]):
         return bool(self._taken)
 
     def _has_values_in_hand(self) -> bool:
-        """Whether a value is being worked on whose znode has other values that were not
-        handed out.
-        """
+        """Whether some values of a znode are worked on, and others not handed out."""
         left = Counter(item._taken for item in self._taken.copy())
         return any(len(znode.open) != count for znode, count in left.items())
 
@@ -550,23 +540,19 @@ class Consumption(Generic[T]):
             self.engine.notify()
 
     def settlement_of(self, taken: TakenZnode) -> ItemSettlement:
-        """Return the settlement of a znode whose values are all settled."""
-        options = self.engine.options
-        settlement = items.ended(
-            taken.claim,
-            taken.remaining,
-            taken.error,
-            taken.delay_s,
-            options.error_mode,
-            options.retry,
-        )
+        """Of a znode whose values are all settled."""
+        claim, left = taken.claim, taken.remaining
+        if not left:
+            return items.done(claim)
         if taken.error is not None:
+            settlement = items.failed(claim, left, taken.error, self.engine.options, stays=False)
             log_failure(self._paths.path, settlement, taken.error)
-        return settlement
+            return settlement
+        if taken.delay_s is not None:
+            return items.requeued(claim, left, taken.delay_s)
+        return items.interrupted(claim, left)
 
     def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
-        """Write these operations in one multi, and return their results; ``None`` if the answer was
-        lost.
-        """
+        """Write these in one multi; returns the results, ``None`` if the answer was lost."""
         answer = claim.membership.writer.submit(operations)
         return result_of(answer, lambda: self._is_closed)

@@ -45,7 +45,7 @@ from leaderq.queues.consuming.items import (
     claim,
     judged,
 )
-from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing
+from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing, steady_ms
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames, Share
 from leaderq.queues.consuming.prefetch import Prefetch
@@ -54,13 +54,11 @@ from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Session, SessionState
 from leaderq.zookeeper.reading import SizedReader
-from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
 
 log = logging.getLogger(__name__)
 
-START_S = 10.0
 HANGS_S = 0.15
 """If no worker has asked for so long, items claimed ahead are released."""
 MAX_BATCH = 250
@@ -123,22 +121,19 @@ class Engine:
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._per_znode = 1.0  # values, in what was claimed last
-        # claimed by the present member, or being so, and not settled
-        self._held: set[str] = set()
         self._probe_s = 0.0
         self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
         self._has_taken = False
 
-    def start(self, patience_s: float = START_S) -> None:
-        """Begin to consume; returns when this consumer is a member of the queue.
-
-        Raises what prevents that; a lost connection only after ``patience_s``.
+    def start(self) -> None:
+        """Begin to consume; returns when this consumer is a member of the queue, or raises what
+        prevents that.
         """
         self._session.add_listener(self._on_state)
         try:
-            retry_until_connected(self._session, self._enter, patience_s)
+            self._enter()
         except BaseException:
             self._session.remove_listener(self._on_state)
             raise
@@ -152,7 +147,7 @@ class Engine:
         self.is_closing.set()
         self._service.stop(timeout_s)
         membership = self._membership
-        if membership is not None and membership.is_locking:
+        if self.is_locking:
             self._release(self.ready.drain())
         self.ready.close()
         is_clean = join_workers(max(0.0, end - clock.now_s())) and self._service.stop(
@@ -165,21 +160,23 @@ class Engine:
         self._session.remove_listener(self._on_state)
         if membership is None:
             return is_clean
-        # a worker or a claim is still busy: its items are not to be touched yet
-        if not is_clean:
-            Service(
-                "leaderq-queue-close", lambda _: self._leave_later(membership, join_workers)
-            ).start()
+        # What a worker or a claim is busy with is not to be touched yet; and what is released while
+        # there is no connection must be, once there is one: the session may last for long.
+        if not (is_clean and membership.writer.flush(max(0.5, end - clock.now_s()))):
+
+            def leave_later(_service: Service) -> None:
+                while not (join_workers(60.0) and self._service.stop(60.0)):
+                    continue
+                while not membership.writer.flush(60.0):
+                    continue
+                self._members.leave(membership, 5.0)
+
+            Service("leaderq-queue-close", leave_later).start()
             return False
         is_clean = self._members.leave(membership, max(0.5, end - clock.now_s()))
         self._has_failed = False
         self._read_inbox()
         return is_clean and not self._has_failed
-
-    def _leave_later(self, membership: Membership, join_workers: JoinWorkers) -> None:
-        while not (join_workers(60.0) and self._service.stop(60.0)):
-            continue
-        self._members.leave(membership, 5.0)
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Send the settlements of items that were handed out to their writers; never blocks."""
@@ -193,17 +190,16 @@ class Engine:
 
     def _send(self, settlements: Sequence[ItemSettlement]) -> None:
         by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
-        chroot_bytes = len(self._session.chroot.encode())
         for settlement in settlements:
-            membership = settlement.claim.membership
+            writer = settlement.claim.membership.writer
             if settlement.is_return:  # what is ready behind it waits for it
                 name = settlement.claim.name
                 self._inbox.append(partial(self._waiting.returns, name))
                 self.ready.has_come(name)
             if settlement.operations:
-                settlement.size = estimated_bytes(settlement.operations, chroot_bytes)
+                settlement.size = estimated_bytes(settlement.operations, writer.chroot_bytes)
                 settlement.told = self._on_settled
-                by_writer.setdefault(membership.writer, []).append(settlement)
+                by_writer.setdefault(writer, []).append(settlement)
             elif self.is_locking:
                 self._on_settled([settlement])
         for writer, of_one in by_writer.items():
@@ -212,9 +208,10 @@ class Engine:
     def is_ours(self, claim: Claim) -> bool:
         """Whether a claim still stands, as far as this process knows."""
         membership = claim.membership
-        return not self.is_locking or (
-            membership is self._membership and self._members.is_standing(membership)
-        )
+        if not self.is_locking:
+            return True
+        is_present = membership is self._membership and self._members.is_standing(membership)
+        return is_present and not claim.is_lost
 
     def may_be_begun(self, claims: Sequence[Claim]) -> bool:
         """Whether these still stand for certain: when a process goes on that was frozen, workers
@@ -228,9 +225,7 @@ class Engine:
 
     @property
     def is_in_child(self) -> bool:
-        """Whether this is the copy in a forked child: the user's code has forked, and the child
-        returned here.
-        """
+        """Whether this is a copy in a child that the user's code has forked."""
         return host.pid() != self._pid
 
     def _on_settled(
@@ -238,7 +233,7 @@ class Engine:
     ) -> None:
         self._inbox.append(partial(self._settled, settlements, error))
         are_done = all(one.outcome is ItemOutcome.ACKNOWLEDGED for one in settlements)
-        if self.ready.takers or not are_done or not self.ready:
+        if self.ready.wanted or not are_done or not self.ready:
             self._service.wake()
 
     def _may_begin(self) -> bool:
@@ -279,7 +274,7 @@ class Engine:
         membership = self._membership
         if membership is None or not self._members.is_standing(membership):
             membership = self._enter()
-        if self._is_shared_out or membership.is_locking:
+        if self._is_shared_out or self.is_locking:
             self._members.refresh()
         self.pause_switch.refresh()
         if self.figures.is_asked(clock.now_s()):
@@ -336,13 +331,10 @@ class Engine:
     def _settled(self, settlements: list[ItemSettlement], error: LeaderqError | None) -> None:
         gone = [one.claim.name for one in settlements if self._is_gone(one, error)]
         self._waiting.drop(gone)
-        self._held.difference_update(gone)
         self._members.deaths.settled(gone)
 
     def _is_gone(self, settlement: ItemSettlement, error: LeaderqError | None) -> bool:
-        """Take note of what became of an item; return whether its name is of no concern here any
-        more.
-        """
+        """Whether the name of this item is of no concern here any more."""
         name, outcome = settlement.claim.name, settlement.outcome
         self._waiting.is_settled(name)
         if error is not None:
@@ -351,7 +343,8 @@ class Engine:
             log.warning(said, self.path, name, outcome.value, error)
             self._listing.invalidate()
             if self._has_another_way(settlement, error):
-                again = items.released(settlement.claim)
+                again = items.released(settlement.claim, is_renamed=outcome is ItemOutcome.RELEASED)
+                settlement.claim.is_lost = True
                 if not isinstance(error, NoNode | NodeExists):
                     again.rest_until_ms = clock.now_ms() + int(TROUBLE_S * 1000)
                 self._send([again])
@@ -366,50 +359,38 @@ class Engine:
                     self._waiting.rest(free, settlement.rest_until_ms)
                 else:
                     self._waiting.release([free])
-            if is_released:
-                self._held.discard(name)
-                return False
+            return not is_released
         return True
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:
-        """Whether to release the item in another way, after ``settlement`` was refused with
-        ``error``. This is so if somebody deleted the item, or if it may not be written: with a lock
-        path, the lock must not stay as long as our session; without one, the item must not be lost.
-        It is also so if an item cannot be created under its old name, which is taken because the
-        queue was made again.
+        """Whether to release the item in another way after a refusal: with a lock path, its lock
+        must not stay as long as our session; without one, the item must not be lost. An item whose
+        old name is taken, because the queue was made again, gets a new one.
         """
-        claim = settlement.claim
-        if settlement.outcome is not ItemOutcome.RELEASED:
-            return self.is_ours(claim) and not isinstance(error, ConnectionLost)
-        is_deleted = not claim.membership.is_locking
-        return is_deleted and not claim.is_raw and isinstance(error, NodeExists)
+        if settlement.outcome is ItemOutcome.RELEASED:
+            return not self.is_locking and isinstance(error, NodeExists)
+        if settlement.outcome is ItemOutcome.KEPT and not self.is_locking:
+            return False
+        return self.is_ours(settlement.claim) and not isinstance(error, ConnectionLost)
 
     def _enter(self) -> Membership:
         former = self._membership
-        if former is not None and former.is_locking:
-            self._forget(former)
+        if former is not None and self.is_locking:
+            self.figures.add("lost", len(self._waiting.in_hand))
+            lost = self.ready.drain(lambda claim: claim.membership is former)
+            self._waiting.drop([claim.name for claim in lost])
+            phrase = "session over, items claimed ahead go to others queue=%s items=%d"
+            log.warning(phrase, self.path, len(lost))
+            former.writer.close(0.0)
+            self._members.deaths.close()
         self._session.ensure_path(self.path)
         self._membership = membership = self._members.enter()
         self._listing.invalidate()
-        self._held.clear()  # of a former member: these belong to others now
         return membership
 
-    def _forget(self, former: Membership) -> None:
-        """Drop what was claimed by a former member: its session is over, so anybody may have the
-        items.
-        """
-        lost = self.ready.drain(lambda claim: claim.membership is former)
-        self._waiting.drop([claim.name for claim in lost])
-        log.warning(
-            "session over, items claimed ahead go to others queue=%s items=%d", self.path, len(lost)
-        )
-        self.figures.add("lost", len(self._held))
-        former.writer.close(0.0)
-        self._members.deaths.close()
-
     def _claim(self, membership: Membership) -> None:
-        wanted, deaths = self._wanted(), self._members.deaths
-        if deaths.has_suspects and any(map(deaths.is_suspect, self._held)):
+        wanted, deaths, in_hand = self._wanted(), self._members.deaths, self._waiting.in_hand
+        if deaths.has_suspects and any(map(deaths.is_suspect, in_hand)):
             wanted = 0  # it is alone until it is settled
         count = max(1, int(wanted / self._per_znode))
         names = self._without_suspects(self._names(count)) if wanted > 0 else []
@@ -420,46 +401,41 @@ class Engine:
         if not names:
             self._sleep(wanted)
             return
-        self._held.update(names)
-        record, found = deaths.note(self._held), ClaimResult(again=names)
+        record, found = deaths.note(in_hand), ClaimResult(again=names)
         try:
             found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
             claim(self._session, found, record, self.is_closing.is_set, self._read_next)
         finally:
-            self._claimed(membership, names, found)
+            self._claimed(found)
 
     def _read_next(self) -> None:
-        """Begin to read the items that are likely to be claimed next, while other claims are under
-        way.
-        """
+        """Begin to read what is likely to be claimed next."""
         if most := self._ahead.room:
             self._ahead.begin(self._waiting.upcoming(most, self._share))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
-        """Return those of ``names`` to claim now: all of them or, if there are suspects, one
-        suspect, and only while nothing else is held.
-        """
+        """All of ``names`` or, of suspects, one, and only while nothing else is in hand."""
         deaths = self._members.deaths
         suspects = [name for name in names if deaths.has_suspects and deaths.is_suspect(name)]
         if not suspects:
             return names
-        chosen = [] if self._held else suspects[:1]
+        chosen = [] if self._waiting.in_hand.difference(names) else suspects[:1]
         self._waiting.release([name for name in names if name not in chosen])
         return chosen
 
     def _wanted(self) -> int:
         """How many more values to claim now."""
-        ready, takers = self.ready.values, self.ready.takers
+        ready, wanted = self.ready.values, self.ready.wanted
         if self.ready.is_overtaken:  # nothing is handed out while anything is being claimed
             return 1
-        if not takers and (not self._workers or self.ready.busy_s() > HANGS_S):
+        if not wanted and (not self._workers or self.ready.busy_s() > HANGS_S):
             return 0
         if self.ready.bytes > AHEAD_BYTES:
             return 0
-        if self._is_simple:
-            target = self.ready.wanted + self.options.claim_ahead
-        else:
-            target = takers + (self.ready.appetite() if self._workers or self.is_locking else 0)
+        ahead = self.options.claim_ahead
+        if not self._is_simple:
+            ahead = self.ready.appetite() if self._workers or self.is_locking else 0
+        target = wanted + ahead
         room = target - ready
         most = min(self._ahead.reader.most, MAX_LOCKS if self.is_locking else MAX_BATCH)
         # Small claims cost as much as large ones: with plenty ready, wait until many can be claimed
@@ -479,11 +455,11 @@ class Engine:
         if (
             self._listing.stale_in_s <= 0
             or asks > self.ready.answered
-            or (self._listing.is_lock_changed and self._waiting.has_overdue(clock.now_ms()))
+            or (self._listing.is_lock_changed and self._waiting.has_overdue(steady_ms()))
         ):
             self._listing.look(share)
             names = self._shared_names(wanted, share)
-        names += self._waiting.take_overdue(wanted - len(names), clock.now_ms())
+        names += self._waiting.take_overdue(wanted - len(names), steady_ms())
         if share is not None and share.won:
             names += self._waiting.take_instead(wanted - len(names), share)
         if not names and not self._waiting.has_returning:
@@ -491,9 +467,6 @@ class Engine:
         return names
 
     def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
-        """Take names from the present listing: names of our own share, and some overdue names of
-        others.
-        """
         if self._is_simple and self._losses:
             # Without shares all would be at the same names again, and the quickest get everything.
             names = self._waiting.take_behind(chance.randrange(wanted << self._losses), wanted)
@@ -515,9 +488,9 @@ class Engine:
             return []
         else:
             self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
-        return self._waiting.take_overdue(wanted, clock.now_ms())
+        return self._waiting.take_overdue(wanted, steady_ms())
 
-    def _claimed(self, membership: Membership, names: list[str], found: ClaimResult) -> None:
+    def _claimed(self, found: ClaimResult) -> None:
         share, won = self._share, [one.name for one in found.claims]
         if share is not None:
             share.note(won, [*found.gone, *found.locked])
@@ -532,10 +505,7 @@ class Engine:
         self._waiting.release(found.again)
         if found.locked:
             self._listing.note_locked(found.locked)
-        if membership.is_locking:
-            self._held.difference_update(set(names).difference(won))
-        else:  # they are deleted: no listing contains them any more
-            self._held.difference_update(names)
+        if not self.is_locking:  # they are deleted: no listing contains them any more
             self._waiting.drop(won)
         if self._members.deaths.has_suspects:
             found.claims = [one for one in found.claims if not self._is_given_up(one)]
@@ -550,7 +520,7 @@ class Engine:
 
     def _is_given_up(self, claim: Claim) -> bool:
         claim.deaths = self._members.deaths.deaths_of(claim.name)
-        settlement = items.died(claim, self.options.error_mode, self.options.retry)
+        settlement = items.died(claim, self.options)
         if claim.deaths:
             self.figures.add("timeouts", claim.count)
         if settlement is None:
@@ -567,25 +537,26 @@ class Engine:
     def _release_ahead(self) -> None:
         if claims := self.ready.drain():
             log.info("items claimed ahead released queue=%s items=%d", self.path, len(claims))
-            self._release(claims, in_place=True)
+            self._release(claims)
 
-    def _release(self, claims: Sequence[Claim], *, in_place: bool = False) -> None:
+    def _release(self, claims: Sequence[Claim]) -> None:
         if claims:
-            self._send([items.released(claim, in_place=in_place) for claim in claims])
+            self._send([items.released(claim) for claim in claims])
 
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
         wait_s = SCAN_S
-        if wanted > 0 or self.ready.takers:
+        if wanted > 0 or self.ready.wanted:
             wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
-            now_ms = clock.now_ms()
-            for at_ms in (self._waiting.next_ms(), self._waiting.overdue_ms(now_ms)):
+            now_ms, next_ms = steady_ms(), self._waiting.next_ms()
+            resting_ms = None if next_ms is None else now_ms + next_ms - clock.now_ms()
+            for at_ms in (resting_ms, self._waiting.overdue_ms(now_ms)):
                 if at_ms is not None:
                     # Not 0: what is another's for now would be looked for round and round.
                     wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
-        if (self.ready or self._has_taken) and not self.ready.takers:
+        if (self.ready or self._has_taken) and not self.ready.wanted:
             wait_s = min(wait_s, HANGS_S)
-        lets_others_go_first = self._is_second and self.ready.takers and not self.ready
+        lets_others_go_first = self._is_second and self.ready.wanted and not self.ready
         if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)
         if lets_others_go_first:

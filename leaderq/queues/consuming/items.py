@@ -7,7 +7,7 @@ waiting    claimed             ``Create(lock)``, ``Check(item, v)`` / ``Delete(i
 claimed    done, deleted       ``Delete(item)``, ``Delete(lock)`` / nothing
 claimed    dead                the same, and ``Create(dead letter)``
 claimed    waiting, requeued   the same, and ``Create(item, sequential)``
-claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``
+claimed    waiting, released   ``Delete(lock)`` / ``Create(item)``, in its old place
 claimed    claimed, kept       ``SetData(item)`` / nothing
 =========  ==================  ==========================================================
 
@@ -35,6 +35,7 @@ from enum import Enum
 from typing import Any
 
 from leaderq.base import clock
+from leaderq.base.arguments import MAX_S
 from leaderq.engine.members import Membership
 from leaderq.engine.reading_ahead import result_of
 from leaderq.errors import (
@@ -46,11 +47,10 @@ from leaderq.errors import (
     ZooKeeperError,
     told,
 )
-from leaderq.queues.consumers import ErrorMode
+from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.wire.names import SIMPLE_PREFIX, prefix_of
 from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.threads import Retry
 from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
 from leaderq.zookeeper.writing.groups import OperationGroup, Operations, estimated_bytes
 from leaderq.zookeeper.writing.writer import OVERTAKEN
@@ -72,7 +72,8 @@ class Claim:
     the data cannot be read, and ``error`` then says why. ``note``: what former consumers wrote
     about the item; ``deaths``: how many consumers died over it that the note does not count.
     ``is_raw``: the item is of a simple queue, one value without a frame or a note. ``count``: how
-    many values it had at first; 1 if that is not known.
+    many values it had at first; 1 if that is not known. ``is_lost``: the servers said that it is
+    not ours any more.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Claim:
     note: Note = _NO_NOTE
     is_raw: bool = False
     count: int = 1
+    is_lost: bool = False
 
     def __post_init__(self) -> None:
         if self.name.startswith(SIMPLE_PREFIX):
@@ -107,11 +109,6 @@ class Claim:
             return (Delete(item, self.version),)
         lock = Create(membership.paths.lock(self.name), membership.mark.encode(), ephemeral=True)
         return lock, Check(item, self.version)
-
-    @property
-    def not_before_ms(self) -> int:
-        """When the item may be tried again, in ms since the epoch; 0: at any time."""
-        return self.note.not_before_ms or 0
 
     @property
     def failures(self) -> int:
@@ -149,8 +146,8 @@ class ClaimResult:
 def judged(
     membership: Membership, names: Sequence[str], rows: Mapping[str, Any], most_values: int
 ) -> ClaimResult:
-    """Sort these names by what was read of them (``rows``). The result's ``claims`` are still to be
-    made; they have at most ``most_values`` values together, or are a single znode.
+    """Sort these names by what was read of them (``rows``). The ``claims`` are still to be made;
+    they have at most ``most_values`` values together, or are a single znode.
     """
     found = ClaimResult()
     now, room = clock.now_ms(), most_values
@@ -164,8 +161,8 @@ def judged(
                 found.rest(membership.paths, name, row)
         else:
             claim = Claim(name, row[0], row[1], row[2], membership)
-            if (until := claim.not_before_ms) > now:
-                found.resting[name] = until
+            if (until_ms := claim.note.not_before_ms or 0) > now:
+                found.resting[name] = until_ms
             elif found.claims and claim.count > room:
                 found.again.append(name)
             else:
@@ -192,7 +189,7 @@ def claim(
         sent = wanted[0].membership.writer.submit([*operations, *record], are_valid=True)
         meanwhile()
         try:
-            result_of(sent, is_stopped)
+            sent.result()
         except LeaderqError as exc:
             rest = _without_others(session, wanted, found, exc, is_stopped)
             if rest is None or not round_left:
@@ -213,8 +210,8 @@ def _without_others(
     error: LeaderqError,
     is_stopped: Callable[[], bool],
 ) -> list[Claim] | None:
-    """Return the items to try again, without those that other consumers have, and note the latter
-    in ``found``. ``None``: the error does not tell.
+    """The items to try again. Those that others have are noted in ``found``. ``None``: the error
+    does not tell which these are.
     """
     index = error.index if isinstance(error, ZooKeeperError) else None
     if index is None or isinstance(error, ConnectionLost):
@@ -238,8 +235,8 @@ def _without_others(
 def _current_states(
     session: Session, wanted: Sequence[Claim], found: ClaimResult, is_stopped: Callable[[], bool]
 ) -> dict[str, list[str]]:
-    """Return the names of items that are gone, changed or locked, each with the list of ``found``
-    to which it belongs; empty if the servers did not answer.
+    """The names of items that are gone, changed or locked, each with its list in ``found``; empty
+    if the servers did not answer.
     """
     membership, ask = wanted[0].membership, session.exists_async
     paths, is_locking = membership.paths, membership.is_locking
@@ -273,15 +270,11 @@ class ItemOutcome(Enum):
 
 
 class ConsumerDied(LeaderqError):
-    """The error in a dead letter if each consumer died over the item, so that none could report
-    one.
-    """
+    """The error in a dead letter if consumers died over the item, and told none."""
 
 
 class ItemSettlement(OperationGroup):
-    """What to write about one item. ``rest_until_ms``: until when the item rests before its next
-    attempt; 0: it does not rest.
-    """
+    """What to write about one item. ``rest_until_ms``: when it may be tried again; 0: at once."""
 
     __slots__ = ("claim", "outcome", "rest_until_ms")
 
@@ -300,9 +293,7 @@ class ItemSettlement(OperationGroup):
 
     @property
     def created(self) -> str | None:
-        """The name of the item that this settlement created; ``None`` if none, or if it is not
-        known.
-        """
+        """The name of the item that it created; ``None`` if none, or if that is not known."""
         for op, result in zip(self.operations, self.results or (), strict=False):
             if isinstance(op, Create) and not op.ephemeral and isinstance(result, str):
                 return result.rpartition("/")[2]
@@ -313,44 +304,22 @@ def done(claim: Claim) -> ItemSettlement:
     return ItemSettlement(claim, _removal(claim), ItemOutcome.ACKNOWLEDGED)
 
 
-def released(claim: Claim, *, in_place: bool = False) -> ItemSettlement:
-    """Return the settlement of an item that was not begun. ``in_place``: without a lock path, the
-    item is created again under its old name, which must be free.
+def released(claim: Claim, *, is_renamed: bool = False) -> ItemSettlement:
+    """Of an item that was not begun. ``is_renamed``: without a lock path, it is created again at
+    the tail, because its old name is taken.
     """
     paths = claim.membership.paths
     if claim.membership.is_locking:
-        release: Operation = Delete(paths.lock(claim.name))
-    elif in_place or claim.is_raw:
-        release = Create(paths.item(claim.name), claim.data)
-    else:
-        note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
-        release = _again(claim, claim.items, note)
-    return ItemSettlement(claim, (release,), ItemOutcome.RELEASED)
-
-
-def ended(
-    claim: Claim,
-    left: Sequence[bytes],
-    error: BaseException | None,
-    delay_s: float | None,
-    mode: ErrorMode,
-    retry: Retry,
-) -> ItemSettlement:
-    """Return the settlement of an item when the work on its values is over. ``left``: the values
-    that are not done, because the work failed (``error``), they are to be requeued (``delay_s``),
-    or the work was interrupted.
-    """
-    if not left:
-        return done(claim)
-    if error is not None:
-        return failed(claim, left, error, mode, retry, stays=False)
-    return interrupted(claim, left) if delay_s is None else requeued(claim, left, delay_s)
+        return ItemSettlement(claim, (Delete(paths.lock(claim.name)),), ItemOutcome.RELEASED)
+    note = replace(claim.note, enqueued_ms=claim.enqueued_ms)
+    again = _again(claim, claim.items, note)
+    if not is_renamed:
+        again = Create(paths.item(claim.name), again.data)
+    return ItemSettlement(claim, (again,), ItemOutcome.RELEASED)
 
 
 def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
-    """Return the settlement after the user's code was interrupted. ``left``: the values
-    not done.
-    """
+    """After the user's code was interrupted. ``left``: the values that are not done."""
     if len(left) < len(claim.items):
         if claim.membership.is_locking:
             return _freed(claim, rewritten(claim, left))
@@ -359,8 +328,8 @@ def interrupted(claim: Claim, left: Sequence[bytes]) -> ItemSettlement:
 
 
 def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettlement:
-    """Return the settlement that puts the values ``left`` at the tail, with the item's id, priority
-    or due time. They rest for ``wait_s`` seconds; this counts as a failure.
+    """Puts the values ``left`` at the tail, with the item's id, priority or due time. They rest for
+    ``wait_s`` seconds; this counts as a failure.
     """
     note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
     return ItemSettlement(
@@ -369,27 +338,23 @@ def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettleme
 
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
-    """Return the settlement of an item whose bytes or values cannot be read: a dead letter."""
+    """Of an item whose bytes or values cannot be read: a dead letter."""
     return _set_aside(claim, claim.items, "corrupt", error, claim.failures)
 
 
 def corrupt_values(
     claim: Claim, bad: Sequence[bytes], good: Sequence[bytes], error: Exception
 ) -> ItemSettlement:
-    """Return the settlement that makes the unreadable values ``bad`` a dead letter; the item stays
-    claimed with the values ``good``.
-    """
+    """Makes the unreadable values ``bad`` a dead letter; the item stays claimed with ``good``."""
     dead = _dead_letter(claim, bad, "corrupt", error, claim.failures)
     return ItemSettlement(claim, (*rewritten(claim, good), dead), ItemOutcome.KEPT)
 
 
-def died(claim: Claim, mode: ErrorMode, retry: Retry) -> ItemSettlement | None:
-    """Return the policy's decision about an item over which consumers died; ``None``: it is tried
-    again.
-    """
-    if not claim.deaths or not retry.is_exhausted(claim.failures):
+def died(claim: Claim, options: QueueOptions[Any]) -> ItemSettlement | None:
+    """If consumers died over the item too often; ``None``: it is tried again."""
+    if not claim.deaths or not options.retry.is_exhausted(claim.failures):
         return None
-    if mode is ErrorMode.DELETE:
+    if options.error_mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
     error = ConsumerDied(f"{claim.deaths} consumers died while they worked on it")
     return _set_aside(claim, claim.items, "died", error, claim.failures)
@@ -399,22 +364,20 @@ def failed(
     claim: Claim,
     left: Sequence[bytes],
     error: BaseException,
-    mode: ErrorMode,
-    retry: Retry,
+    options: QueueOptions[Any],
     *,
     stays: bool = True,
 ) -> ItemSettlement:
-    """Return the settlement after the user's code raised. ``left``: the values not done. In KEEP
-    mode the item stays claimed until its next attempt, unless its worker cannot stay with it
-    (``stays``).
+    """After the user's code raised. ``left``: the values that are not done. In KEEP mode the item
+    stays claimed until its next attempt, unless its worker cannot stay with it (``stays``).
     """
-    failures = claim.failures + 1
+    failures, mode = claim.failures + 1, options.error_mode
     if mode is ErrorMode.DELETE:
         return ItemSettlement(claim, _removal(claim), ItemOutcome.DELETED)
-    if retry.is_exhausted(failures):
+    if options.retry.is_exhausted(failures):
         reason = "corrupt" if isinstance(error, CorruptItem) else "attempts"
         return _set_aside(claim, left, reason, error, failures)
-    wait_s = retry.delay_s(failures)
+    wait_s = options.retry.delay_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
         return requeued(claim, left, wait_s)
     note, until_ms = _failure_note(claim, failures, wait_s)
@@ -423,8 +386,8 @@ def failed(
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
-    """Return the operation that leaves the item in its place with the values ``left``; none without
-    a lock path, where the znode is already deleted.
+    """Leaves the item in its place with the values ``left``; writes nothing without a lock path,
+    where the znode is deleted already.
     """
     if not claim.membership.is_locking:
         return ()
@@ -445,7 +408,8 @@ def _freed(claim: Claim, operations: Operations) -> ItemSettlement:
 
 
 def _again(claim: Claim, items: Sequence[bytes], note: Note) -> Create:
-    data = claim.data if claim.is_raw else _encoded(claim, items, note)
+    is_as_read = claim.is_raw or claim.error is not None
+    data = claim.data if is_as_read else _encoded(claim, items, note)
     return Create(claim.membership.paths.item(prefix_of(claim.name)), data, sequential=True)
 
 
@@ -474,7 +438,7 @@ def _dead_letter(
 
 
 def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
-    until_ms = clock.now_ms() + int(wait_s * 1000)
+    until_ms = clock.now_ms() + int(min(wait_s, MAX_S) * 1000)
     note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
     return note, until_ms
 

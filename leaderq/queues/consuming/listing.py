@@ -45,6 +45,11 @@ _ANSWER_S = 10.0
 _GUESSES = 4
 
 
+def steady_ms() -> int:
+    """Now, by the clock that tells how long a name has waited for its owner."""
+    return int(clock.now_s() * 1000)
+
+
 def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
     """Return a one-shot watch that does not keep the method's object alive: the session keeps the
     watch until it fires, which may be never.
@@ -114,9 +119,7 @@ class QueueListing:
         self.is_lock_changed = True
 
     def look(self, share: Share | None = None) -> None:
-        """List the queue again, and meanwhile read the names that are likely next. Raises what the
-        session raises.
-        """
+        """List the queue again, and read the likely next names. Raises what the session raises."""
         if self._wants_names and self._names is None:
             self._names = self._session.watch_tree(self._paths.path, self._named)
         # before reading: later news makes it stale again
@@ -131,7 +134,7 @@ class QueueListing:
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
-        self._waiting.replace(items, self._held, clock.now_ms())
+        self._waiting.replace(items, self._held, steady_ms())
         following = [] if share is None or share.won else self._waiting.guesses(1, share)
         if following != [self._next]:
             self._next = following[0] if following else None
@@ -140,8 +143,8 @@ class QueueListing:
                 asked.add_done_callback(partial(self._looked_for_next, name))
 
     def _list(self, share: Share | None) -> list[str]:
-        """Return the children of the queue, and set ``_held`` to the names that others have locked.
-        All requests are sent at once, and answered in this order.
+        """The children of the queue; sets ``_held`` to the names that others have locked. All
+        requests are sent at once, and answered in this order.
         """
         paths, session, waiting = self._paths, self._session, self._waiting
         # Where each name is told, the path is too; and a one-shot watch on it could take the place

@@ -74,9 +74,9 @@ class DeathRecords:
 
     def note(self, names: Collection[str]) -> tuple[Operation, ...]:
         """The part of a claim's multi that records the names this consumer holds with it."""
-        return (
-            () if self._own is None else (SetData(self._own, json.dumps(sorted(names)).encode()),)
-        )
+        if self._own is None:
+            return ()
+        return (SetData(self._own, json.dumps(sorted(names)).encode()),)
 
     def refresh(self, members: Collection[str]) -> None:
         """Read the records of consumers that have died: those that are not among ``members``, which
@@ -103,9 +103,7 @@ class DeathRecords:
         return bool(self._left)
 
     def is_suspect(self, name: str) -> bool:
-        """Whether at least two dead consumers held this item, and of each of them it is unknown
-        which of its items killed it.
-        """
+        """Whether two dead consumers held this item, and what killed them is not known."""
         told = {one for held in self._left.values() if len(held) == 1 for one in held}
         return sum(name in held and not held & told for held in self._left.values()) > 1
 
@@ -116,8 +114,6 @@ class DeathRecords:
 
     def settled(self, names: Iterable[str]) -> None:
         """Note that these items are dealt with, so that they are not suspects any more."""
-        if not self._left:
-            return
         settled = set(names)
         for record, held in list(self._left.items()):
             self._resolved[record] |= held & settled
@@ -154,9 +150,7 @@ def _names(data: bytes) -> set[str]:
 
 
 class QueueMembers(Members):
-    """The members of one queue, what each of them takes first, and over which items others have
-    died.
-    """
+    """The members of a queue, what each takes first, and over what others have died."""
 
     def __init__(
         self, session: Session, paths: QueuePaths, name: str, notify: Callable[[], object]
@@ -198,9 +192,7 @@ class QueueMembers(Members):
         self.share = None if is_alone else Share(names.index(own), len(names))
 
     def leave(self, membership: Membership, timeout_s: float) -> bool:
-        """Remove this consumer from the members; returns whether all pending writes were
-        written.
-        """
+        """Leave the members; returns whether all pending writes were written."""
         self.deaths.close()  # before the member goes, so that whoever sees that knows that it left
         is_clean = membership.writer.close(timeout_s)
         if not membership.is_locking:
@@ -244,9 +236,7 @@ class PauseSwitch(ReadAfterNews):
 
 
 class ConsumerDeathWatcher(ReadAfterNews):
-    """Wakes Java's consumers after a member has died; its one thread sleeps unless a member
-    vanishes. For queues with a lock path only.
-    """
+    """Wakes Java's consumers after a member has died; needs a lock path."""
 
     def __init__(self, session: Session, paths: QueuePaths, kind: QueueKind) -> None:
         self._service = Service.repeating("leaderq-queue-deaths", self._step)
@@ -285,9 +275,7 @@ class ConsumerDeathWatcher(ReadAfterNews):
         self._members = members  # last: what raises is tried again
 
     def _wake_java_if_idle(self) -> None:
-        """Wake Java's consumers if unlocked items are left: consumers that were awake have taken
-        what was freed by now.
-        """
+        """Only if unlocked items are left: consumers that were awake have taken others by now."""
         lock_path = self._paths.lock_path or ""
         there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
         if there is None or there.num_children <= (0 if held is None else held.num_children):

@@ -52,9 +52,7 @@ class Share:
         return number + (self._position - number) % self.members
 
     def stands_in_for(self, name: str) -> bool:
-        """Whether the owner of ``name`` is not at work, and this consumer is the one to take the
-        name.
-        """
+        """Whether the owner is not at work, and this consumer is the one to take ``name``."""
         number = sequence_of(name)
         if number % self.members not in self.won:
             return False
@@ -62,9 +60,7 @@ class Share:
         return self._at_work[chosen] == self._position
 
     def note(self, won: Iterable[str], lost: Iterable[str]) -> None:
-        """Update which consumers count as at work. ``won``: names that this consumer claimed;
-        ``lost``: names that it could not claim.
-        """
+        """Update who is at work: ``won`` could be claimed by this consumer, ``lost`` could not."""
         for names, outcome in ((won, 1.0), (lost, 0.0)):
             for owner in (sequence_of(name) % self.members for name in names):
                 share = self.won.get(owner, outcome)
@@ -77,8 +73,9 @@ class Share:
 
 
 class PendingNames:
-    """The names that wait in one queue; see the module. Not thread-safe. Times are milliseconds
-    since the epoch.
+    """The names that wait in one queue; see the module. Not thread-safe. Times are milliseconds: by
+    a clock that never steps, how long a name has waited for its owner (``replace``,
+    ``has_overdue``, ``take_overdue``, ``overdue_ms``); all others since the epoch.
     """
 
     def __init__(self, kind: QueueKind) -> None:
@@ -145,9 +142,7 @@ class PendingNames:
         heapq.heappush(self._resting, (until_ms, name))
 
     def returns(self, name: str) -> None:
-        """Note that the release of ``name`` has begun; :meth:`is_settled` must follow, whatever
-        comes of it.
-        """
+        """The release of ``name`` has begun; :meth:`is_settled` must follow in any case."""
         self._returning[name] = self._key(name)
 
     def is_settled(self, name: str) -> None:
@@ -165,15 +160,11 @@ class PendingNames:
             self.add(name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget names that are done, or another consumer's; only a new listing brings
-        them back.
-        """
+        """Forget names that are done, or another's; only a new listing brings them back."""
         self.in_hand.difference_update(names)
 
     def take(self, most: int, now_ms: int, share: Share | None = None) -> list[str]:
-        """Take the next names of the share, in order, at most ``most``. They are in hand from now
-        on.
-        """
+        """The next names of the share, in order, at most ``most``; in hand from now on."""
         self._wake(now_ms)
         found: list[str] = []
         while len(found) < most and (name := self._next(now_ms)) is not None:
@@ -185,9 +176,7 @@ class PendingNames:
         return found
 
     def take_behind(self, ahead: int, most: int) -> list[str]:
-        """Take at most ``most`` names of the listing after its next ``ahead`` names. They are in
-        hand from now on.
-        """
+        """As :meth:`take`, of the listing after its next ``ahead`` names."""
         begin = self._at + ahead
         names = self._in_hand(self._listed[begin : begin + most])
         self._gone.update(names)  # so that they are not met again
@@ -201,9 +190,7 @@ class PendingNames:
         ]
 
     def guesses(self, most: int, share: Share | None = None) -> list[str]:
-        """Guess the names of the items that will be put next; empty if more than the number would
-        have to be guessed.
-        """
+        """The likely names of what is put next; none if more than the number must be guessed."""
         if self._prefix is None:
             return []
         first, step = self._highest + 1, 1
@@ -251,7 +238,6 @@ class PendingNames:
         return self._marks[0][0] + GRACE_MS if self._others and self._marks else None
 
     def has_overdue(self, now_ms: int) -> bool:
-        """Whether names of others' shares are overdue."""
         return self._overdue(now_ms) > 0
 
     def first_key(self, now_ms: int) -> Any:
@@ -287,9 +273,7 @@ class PendingNames:
         return due_ms_of(name) if self._is_timed else None
 
     def _leave(self, name: str) -> None:
-        """Leave a name to its owner. A freed name may be older than names that were left earlier,
-        so the list is kept sorted.
-        """
+        """Leave a name to its owner; sorted, because a freed name may be older than others."""
         if self._others and self._key(name) < self._key(self._others[-1]):
             insort(self._others, name, key=self._key)
         else:

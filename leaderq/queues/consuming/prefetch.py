@@ -46,8 +46,8 @@ class Prefetch:
         self.came: Any = None
         self._changed = primitives.Condition()
         self._heap: list[tuple[Any, str, Claim]] = []
-        self.takers = self.wanted = 0
-        """How many wait, and how many values they would take now."""
+        self.wanted = 0
+        """How many values those who wait would take now; each wants one or more."""
         self.asks = self.answered = 0
         """How many have asked whether there is any item, and how many of these know the answer."""
         self.bytes = self.values = 0
@@ -69,9 +69,7 @@ class Prefetch:
             return self._heap[0][2] if self._heap else None
 
     def put(self, claims: Iterable[Claim], *, before: Any = None) -> None:
-        """Add claimed items. ``before``: the sort key of the first name that still waits to be
-        claimed, if any.
-        """
+        """Add claimed items. ``before``: the sort key of the first name that is not claimed."""
         with self._changed:
             for claim in claims:
                 heapq.heappush(self._heap, (self._key(claim.name), claim.name, claim))
@@ -82,15 +80,15 @@ class Prefetch:
             self._changed.notify_all()
 
     def ask(self) -> int:
-        """Begin a question: is the queue empty? Return its number. :attr:`answered` reaches that
-        number only when the queue was found empty after this call.
+        """Ask whether the queue is empty, and return the number of the question: :attr:`answered`
+        reaches it when the queue was found empty after this call.
         """
         with self._changed:
             self.asks += 1
             return self.asks
 
     def answer(self, asks: int) -> None:
-        """Note that the queue was found empty after the first ``asks`` questions were asked."""
+        """The queue was found empty after the first ``asks`` questions."""
         with self._changed:
             if asks > self.answered:
                 self.answered = asks
@@ -114,7 +112,10 @@ class Prefetch:
         thread = primitives.get_ident()
         with self._changed:
             taken_s = clock.now_s()
-            self._learn(self._given.pop(thread, None), taken_s)
+            if (given := self._given.pop(thread, None)) is not None:
+                took_s = (taken_s - given[0]) / given[1]
+                former_s = took_s if self.average_s is None else self.average_s
+                self.average_s = former_s + _WEIGHT * (took_s - former_s)
             if not (has_next := self._has_next()):
                 has_next = self._await(timeout_s, wants, ask)
                 taken_s = clock.now_s()
@@ -141,8 +142,6 @@ class Prefetch:
             return found
 
     def _await(self, timeout_s: float | None, wants: int, ask: int | None) -> bool:
-        """Wait for items; returns whether one may be handed out now."""
-        self.takers += 1
         self.wanted += wants
         if not self._heap:
             self._notify_wanted()
@@ -154,12 +153,13 @@ class Prefetch:
         try:
             self._changed.wait_for(is_over, timeout_s)
         finally:
-            self.takers -= 1
             self.wanted -= wants
         return self._has_next()
 
     def _has_next(self) -> bool:
-        return bool(self._heap) and self._may_begin()
+        if not self._heap or not self._is_allowed():
+            return False
+        return not (self.is_overtaken and self._since_refresh >= self._slack)
 
     def has_come(self, name: str) -> None:
         """Note that a name has come into the queue. Nothing that goes after it is handed out before
@@ -181,23 +181,17 @@ class Prefetch:
             if self.came == came:
                 is_late = first is not None and any(first < key for key, _, _ in self._heap)
                 self.came = first if is_late else None
-                if not self._is_overtaken():
+                if not self.is_overtaken:
                     self._since_refresh = 0
                 self._changed.notify_all()
 
     @property
     def is_overtaken(self) -> bool:
         """Whether a newcomer goes before every item that is ready."""
+        if self.came is None:
+            return False
         with self._changed:
-            return self._is_overtaken()
-
-    def _is_overtaken(self) -> bool:
-        return self.came is not None and bool(self._heap) and self.came < self._heap[0][0]
-
-    def _may_begin(self) -> bool:
-        return self._is_allowed() and not (
-            self._is_overtaken() and self._since_refresh >= self._slack
-        )
+            return bool(self._heap) and self.came is not None and self.came < self._heap[0][0]
 
     def recheck(self) -> None:
         with self._changed:
@@ -206,26 +200,15 @@ class Prefetch:
     def drain(self, is_wanted: Callable[[Claim], bool] = lambda claim: True) -> list[Claim]:
         """Take out and return the items that ``is_wanted`` selects, all by default."""
         with self._changed:
-            out = [claim for _, _, claim in self._heap if is_wanted(claim)]
-            self._heap = [entry for entry in self._heap if not is_wanted(entry[2])]
-            heapq.heapify(self._heap)
-            self.bytes = sum(len(claim.data) for _, _, claim in self._heap)
-            self.values = sum(claim.count for _, _, claim in self._heap)
-            return out
+            heap, self._heap, self.bytes, self.values = self._heap, [], 0, 0
+            self.put(claim for _, _, claim in heap if not is_wanted(claim))
+            return [claim for _, _, claim in heap if is_wanted(claim)]
 
     def close(self) -> None:
         """Close, and wake all waiting callers; items already here may still be taken."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
-
-    def _learn(self, given: tuple[float, int] | None, until_s: float) -> None:
-        if given is None:
-            return
-        since_s, values = given
-        took_s = (until_s - since_s) / values
-        former_s = took_s if self.average_s is None else self.average_s
-        self.average_s = former_s + _WEIGHT * (took_s - former_s)
 
     def appetite(self) -> int:
         """How many values to hold ready for busy workers."""
@@ -236,4 +219,4 @@ class Prefetch:
 
     def busy_s(self) -> float:
         """Seconds since a worker last took items; 0 while one waits for items."""
-        return 0.0 if self.takers else clock.now_s() - self._taken_s
+        return 0.0 if self.wanted else clock.now_s() - self._taken_s

@@ -82,9 +82,7 @@ class QueuePaths:
         return self._items + name
 
     def lock(self, name: str) -> str:
-        """The path of the lock of item ``name``, which marks it as being worked on; needs a lock
-        path.
-        """
+        """The lock of item ``name``, which marks it as being worked on."""
         if self.lock_path is None:
             raise ValueError("this queue has no lock path")
         return f"{self.lock_path}/{name}"

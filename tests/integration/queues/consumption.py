@@ -16,6 +16,7 @@ from leaderq.queues.wire.payload import decode, encode
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.testing import eventually
 from leaderq.zookeeper import Create, GetData, Session
+from leaderq.zookeeper.retrying import retry_until_connected
 
 PATH, LOCKS = "/q", "/q-locks"
 LOCKING = pytest.mark.parametrize("lock", [True, False], ids=["with-locks", "without"])
@@ -98,7 +99,7 @@ def consuming(
         kind,
         QueueOptions(consumer=consumer, **plan),
     )
-    one.start()
+    retry_until_connected(session, one.start)
     try:
         yield one
     finally:

@@ -18,7 +18,7 @@ from leaderq.engine.serializers import unchanging
 from leaderq.errors import ConfigurationError, CorruptItem, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.consumption import ItemWorkers
-from leaderq.queues.consuming.items import Claim, ItemOutcome
+from leaderq.queues.consuming.items import Claim, ItemOutcome, released
 from leaderq.queues.consuming.members import DeathRecords
 from leaderq.queues.wire import payload as payloads
 from leaderq.queues.wire.names import QueueKind, kind_of, sort_key
@@ -33,6 +33,7 @@ from leaderq.queues.wire.payload import (
     is_compressed,
 )
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals, wants_pause
+from leaderq.zookeeper import Create
 
 numbers = st.integers(1, 2**63)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -285,6 +286,23 @@ def test_a_death_that_the_note_of_a_kept_item_tells_of_is_not_counted_again() ->
     claim.deaths = 1
     assert workers._failed(claim, claim.items, ValueError()).outcome is ItemOutcome.KEPT
     assert claim.failures == 2  # one death, one failure
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "data", "back"),
+    [
+        ("queue-0000000003", b"corrupt", b"corrupt"),
+        ("qn-0000000003", b"raw", b"raw"),
+        ("queue-0000000003", encode([b"a"]), encode([b"a"], Note(enqueued_ms=7))),
+    ],
+)
+def test_what_was_deleted_for_its_claim_is_released_as_it_was_read(name, data, back, is_renamed):
+    writer: Any = SimpleNamespace(limit=1000, chroot_bytes=0, is_ephemeral=False)
+    claim = Claim(name, data, 7, 0, Membership(QueuePaths("/q"), writer, "/members/one", 1))
+    (made,) = released(claim, is_renamed=is_renamed).operations
+    path = f"/q/{name[:-10]}" if is_renamed else f"/q/{name}"
+    assert made == Create(path, back, sequential=is_renamed)
 
 
 @pytest.mark.parametrize("place", ["lock_path", "meta_path"])

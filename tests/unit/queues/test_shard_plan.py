@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from leaderq.errors import ConfigurationError
 from leaderq.queues import BlockingQueueConsumer
 from leaderq.queues.admin.contents import agreed, contents_of
 from leaderq.queues.admin.queue_admin import restored_data
-from leaderq.queues.putting import WARN_FROM, SequenceMonitor
+from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.putting import WARN_FROM, Putter
 from leaderq.queues.sharding import RETIRED_FROM, QueueSharderPolicies, ShardState, plan_shards
 from leaderq.queues.wire.names import LAST_SEQUENCE, QueueKind, next_number
 from leaderq.queues.wire.payload import Note, compressed, encode
-from leaderq.queues.wire.znodes import beside, is_shard, new_shard_name
+from leaderq.queues.wire.znodes import QueuePaths, beside, is_shard, new_shard_name
 from leaderq.testing import eventually
 
 SHARD = "queue-00000000-0000-4000-8000-000000000000"
@@ -178,11 +180,11 @@ def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(d
     "number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
 )
 def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
-    sequences = SequenceMonitor("/q")
-    for _ in range(5000):
-        sequences.saw(f"/q/queue-{number:010}")
+    session: Any = SimpleNamespace(chroot="", max_request_bytes=1 << 20)
+    putter = Putter(session, QueuePaths("/q"), QueueOptions[bytes]())
+    for _ in range(3):
+        putter._check_number(number)
     assert caplog.text.count("item numbers run out soon") == warns
-    assert sequences.has_warned is warns
 
 
 def test_a_full_blocking_consumer_waits_and_refuses_nothing():
