@@ -85,7 +85,8 @@ class _Sent(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """What of a batch is still to be sent, and whether that is for an error.
+    """What of a batch is still to be sent, and whether that is for an error. ``is_whole``: the sink
+    has confirmed all of it.
 
     ``is_blind``: the sink raised what it does not know, or was interrupted. Then nothing is known
     of what was handed over behind this batch either."""
@@ -93,6 +94,7 @@ class _Left(NamedTuple):
     requests: list[BufferedRequest]
     is_ill: bool = False
     is_blind: bool = False
+    is_whole: bool = False
 
 
 class SinkSender:
@@ -123,16 +125,16 @@ class SinkSender:
         fresh = self._given(self._next_batch())
         self.batches += fresh is not None and not is_again
         sent, self._under_way = (self._under_way, fresh), None
-        left, is_ill, is_blind = list[BufferedRequest](), False, False
+        left, is_ill, is_blind, is_whole = list[BufferedRequest](), False, False, True
         for one in sent:
             if one is None:
                 continue
             if is_blind:
                 left += one.batch
-            elif one is fresh and not left and not is_again and self._goes_ahead(one):
+            elif one is fresh and is_whole and not is_again and self._goes_ahead(one):
                 self._under_way = one
             else:
-                more, is_one_ill, is_blind = self._heard(one)
+                more, is_one_ill, is_blind, is_whole = self._heard(one)
                 left, is_ill = left + more, is_ill or is_one_ill
         if is_ill and self._options.key is not None:
             self._hold_back(left)
@@ -271,7 +273,7 @@ class SinkSender:
             self._well()
         self._buffer.settle(taken, [(batch[at], LossReason.REFUSED, refused[at]) for at in refused])
         if error is None:
-            return _Left(left)
+            return _Left(left, is_whole=not left and not refused)
         if not self._is_retry:  # perhaps only those held back fail
             self._takes_some = bool(taken)
         self._ill(error)

@@ -148,6 +148,8 @@ class SinkAhead(Sink, Protocol):
         is heard of, and none after a call that raised. If anything of the first is then to be given
         again, all of the later one that may not overtake must be *again* too. If the first raised
         what the sink does not know, the later one is not asked for: both are given again, in order.
+        If anything of the first is refused, the later one is heard of before another is given: a
+        sink may have lost what it was handed behind a record that it refused.
         """
 
 

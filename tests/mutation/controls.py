@@ -192,8 +192,11 @@ stuck keys may hold all of the memory: healthy keys go on
 -if sum(map(len, self._held.values())) >= self._options.max_items // 2:
 +if sum(map(len, self._held.values())) >= self._options.max_items:
 a batch goes ahead of what is left of the last
--elif one is fresh and not left and not is_again and self._goes_ahead(one):
+-elif one is fresh and is_whole and not is_again and self._goes_ahead(one):
 +elif one is fresh and not is_again and self._goes_ahead(one):
+a batch goes ahead of what was lost behind a refusal: heard of before another is given
+-            return _Left(left, is_whole=not left and not refused)
++            return _Left(left, is_whole=not left)
 a batch is confirmed behind one of which nothing is known
 -            if is_blind:
 +            if False:

@@ -63,6 +63,32 @@ def test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised(producer, i
     assert sink.confirmed == [0, 1, 2, 3]
 
 
+class LosesWhatIsBehindARefusal(ScriptedSink):
+    """As a Kafka client that is replaced when a broker has refused a record."""
+
+    def hand_over(self, batch: Sequence[Any], timeout_s: float) -> Callable[[], BatchOutcome]:
+        answer, clients = super().hand_over(batch, timeout_s), self._failures
+
+        def outcome() -> BatchOutcome:
+            found = answer()
+            self._failures += bool(found.refused) and self._failures == clients
+            return found
+
+        return outcome
+
+
+def test_nothing_is_given_behind_what_a_sink_lost_when_it_refused_a_record(producer):
+    sink = LosesWhatIsBehindARefusal(refuses(1), takes)
+    sink.shut()
+    one = producer(sink, batch_items=2, linger_s=60.0, sink_timeout_s=60.0)
+    for number in range(8):
+        one.send(number)
+    eventually(lambda: len(sink.handed) == 2)
+    sink.open.set()
+    assert not one.flush(30)
+    assert sink.confirmed == [0, 2, 3, 4, 5, 6, 7]
+
+
 def takes_the_first(batch: Sequence[Any]) -> BatchOutcome:
     return BatchOutcome(again=range(1, len(batch)))
 
