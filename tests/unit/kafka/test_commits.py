@@ -405,3 +405,29 @@ def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_c
             if consumer.offer() is not None and not consumer.commits.is_busy:
                 consumer.commits.request({A: 6}, in_hand=True)
     assert len(consumer.clients) == (4 if is_ours else 1)
+
+
+def test_an_operators_offset_is_followed_though_this_leader_has_once_proved_itself_with_it(at):
+    """Idle at 5, then five records are handled, then somebody wants them handled again."""
+    stored: dict[Partition, int] = {A: 5}
+
+    def commit(offsets: Any, _note: str) -> DoneAtOnce:
+        stored.update(offsets)
+        return DoneAtOnce()
+
+    known = {"committed": lambda _: dict(stored), "positions": lambda: dict(stored)}
+    consumer = Reading(records={}, commit=commit, **known)
+    while at[0] < 110.0:
+        at[0] += 0.5
+        consumer.round()
+    (client,) = consumer.clients
+    client.records = {A: [ROW]}
+    batch = consumer.until_offered()
+    consumer.commits.request(batch.ends, in_hand=True)
+    while consumer.commits.wanted is not None:
+        consumer.round()
+    assert stored == consumer.positions.committed == {A: 6}
+    stored[A] = 5
+    client.joins = 2
+    consumer.round()
+    assert consumer.positions.committed == {A: 5}
