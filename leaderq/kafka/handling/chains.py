@@ -205,10 +205,10 @@ class InHand:
         return [one.pieces[0] for one in sorted(self._chains.values(), key=attrgetter("number"))]
 
     @property
-    def undecided(self) -> list[BatchPiece]:
-        """The pieces with a failure that must still be judged."""
+    def undecided(self) -> list[tuple[BatchPiece, CallFailure]]:
+        """The pieces whose failure must still be judged."""
         pieces = (piece for chain in self._chains.values() for piece in chain.pieces)
-        return [piece for piece in pieces if piece.failure is not None]
+        return [(piece, piece.failure) for piece in pieces if piece.failure is not None]
 
     # ---- the order of handling -------------------------------------------------------------------
 
