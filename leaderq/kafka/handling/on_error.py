@@ -398,9 +398,9 @@ class ErrorJudge:
         record: Record,
         now_s: float,
         *,
-        attempts: int = 1,
-        records: int = 1,
-        is_outage: bool = False,
+        attempts: int,
+        records: int,
+        is_outage: bool,
     ) -> Decision:
         """Decide about ``records`` records, ``record`` the first of them, that have failed together
         in ``attempts`` attempts. The first row that fits decides:

@@ -158,25 +158,6 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once():
     assert (more(), asked.qsize()) == (None, 4)
 
 
-def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
-    store,
-):
-    """Though another one is in hand by now, for a question that nobody has taken back."""
-    thread = ConsumerThread(SimpleNamespace(career="c"))
-    batch = Batch({A: [ROW]})
-    positions = SimpleNamespace(losses=3, parts=[batch])
-    consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
-    consumer.offer = consumer.offer_beside = lambda: batch
-    assert thread._offered(consumer) is thread._offered_beside(consumer) is batch
-    positions.losses += 1
-    with pytest.raises(BatchLost):
-        thread._offered_beside(consumer)
-    ask = thread._committing({A: 6}, is_behind=False)
-    with pytest.raises(BatchLost):
-        [ask(consumer) for _ in range(2)]
-    assert (store.commits.wanted, store.asked) == (None, [])
-
-
 # -- a term's consumer, on clients of which only some parts answer
 
 
@@ -310,6 +291,21 @@ def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_bet
                 consumer.round()
         assert len(consumer.clients) == count
         at[0] += 60.0
+
+
+def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed():
+    """Though another one is in hand by now, for a question that nobody has taken back."""
+    consumer = Reading()
+    batch = consumer.until_offered()
+    consumer.positions.drop()
+    with pytest.raises(BatchLost):
+        consumer.offer_beside()
+    consumer.positions.parts.append(batch)
+    consumer.request_commit(batch.ends)
+    assert (consumer.commits.wanted, type(consumer.commits.failure)) == (None, BatchLost)
+    assert consumer.offer() is batch
+    consumer.request_commit(batch.ends)
+    assert consumer.commits.wanted == batch.ends
 
 
 class Elsewhere(OffsetStore):

@@ -223,6 +223,11 @@ ONE_BY_ONE = RetryAfter(0.0, one_by_one=True)
 HELD_UP = RetryAfter(0.5, held_up_s=0.0)
 
 
+def decided(judge: ErrorJudge, now_s: float = 10.0, **asked: Any) -> object:
+    given = {"error": BAD, "record": record(), "attempts": 1, "records": 1, "is_outage": False}
+    return judge.decide(now_s=now_s, **{**given, **asked})
+
+
 @pytest.mark.parametrize(
     ("given", "commits_first", "asked", "decision"),
     [
@@ -242,8 +247,7 @@ def test_a_failure_is_decided_about_by_the_first_row_that_fits(
     given, commits_first, asked, decision
 ):
     judge = ErrorJudge(policy(given, "C"), commits_first=commits_first)
-    asked = dict(asked)
-    assert judge.decide(asked.pop("error", BAD), record(), 10.0, **asked) == decision
+    assert decided(judge, **asked) == decision
     assert judge.end_hold_up() is (decision == HELD_UP)
 
 
@@ -269,7 +273,7 @@ def test_a_hold_up_lasts_five_minutes_and_begins_again_after():
     judge = ErrorJudge(OnError(backoff_s=1.0))
 
     def held_up(now_s: float) -> object:
-        return judge.decide(BAD, record(), now_s, is_outage=True)
+        return decided(judge, now_s, is_outage=True)
 
     assert held_up(10.0) == RetryAfter(1.0, held_up_s=0.0)
     assert held_up(12.0) == RetryAfter(2.0, held_up_s=2.0)
@@ -286,7 +290,7 @@ def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(monke
     judge, first = ErrorJudge(skip()), ErrorJudge(skip(), commits_first=True)
 
     def passes_over(judge: ErrorJudge, offset: int, key: bytes | None, error: Exception) -> bool:
-        decision = judge.decide(error, record(offset, key), 10.0)
+        decision = decided(judge, error=error, record=record(offset, key))
         assert decision in (Ending.SKIP, HELD_UP)
         if decision is Ending.SKIP:
             judge.note_passed_over(record(offset, key), error)
