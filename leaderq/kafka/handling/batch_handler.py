@@ -60,8 +60,8 @@ from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
-from leaderq.kafka.handling.chains import BatchPiece, ChainShape, InHand, Rested
-from leaderq.kafka.handling.context import HandlingContext, span
+from leaderq.kafka.handling.chains import BatchPiece, InHand, Rested
+from leaderq.kafka.handling.context import HandlingContext, is_side_by_side, span
 from leaderq.kafka.handling.on_error import (
     MOST_IN_A_ROW,
     Decision,
@@ -135,7 +135,8 @@ class BatchWork:
         self._handler, self._judge = handler, handler.judge
         self._batch, self._term = batch, term
         self._careful = context.careful(batch.records)
-        self._shape = ChainShape.of(context, self._careful)
+        is_alone = is_side_by_side(context.coroutines, context.order, context.workers)
+        self._is_alone = is_alone and not self._careful  # each call has one record
         self._hand = InHand()
         self._committed: dict[Partition, int] = {}
         # With "at most once" nothing waits to be committed, so nothing can be undone.
@@ -148,8 +149,7 @@ class BatchWork:
         self._returns: list[None] = []
         # A record that kills is found by deaths at one offset: none is committed in front of it.
         is_suspect = context.marks is not None and term.unclean and not handler.is_trusted
-        is_alone = self._shape is ChainShape.RECORDS
-        self.slides = is_alone and context.more is not None and not is_suspect
+        self.slides = self._is_alone and context.more is not None and not is_suspect
         self._takes_in_until_s = clock.now_s() + SLIDES_FOR_S if self.slides else 0.0
         self._due = 0  # so many are done when the next commit is due
 
@@ -169,9 +169,9 @@ class BatchWork:
         return True
 
     def _add(self, batch: Batch) -> None:
-        if self._shape is ChainShape.RECORDS:
+        if self._is_alone:
             found = chains.by_records(batch.merged(), self._context.order)
-        elif self._shape is ChainShape.PARTITIONS:
+        elif self._careful or self._context.is_by_partition:
             found = chains.by_partitions(batch, self._handler.rested)
         else:
             found = chains.whole(batch, self._handler.rested)
@@ -204,7 +204,7 @@ class BatchWork:
         try:
             if self._careful or (context.coroutines is None and threads is None):
                 self._follow_here()
-            elif self._shape is ChainShape.RECORDS and context.coroutines is not None:
+            elif self._is_alone and context.coroutines is not None:
                 context.coroutines.run(self, self._follow_awaited, self._term)
             elif threads is not None and (hand.ready > 1 or self.slides):
                 self._commit_first(hand.fronts)
@@ -272,7 +272,7 @@ class BatchWork:
     def _admits(self, piece: BatchPiece) -> bool:
         """Whether the piece is to be handed over now."""
         is_open = self._may_begin()
-        if self._shape is not ChainShape.RECORDS:
+        if not self._is_alone:
             return is_open or self._must_be_handled(piece)
         record = piece.records[0]
         where = record.topic_partition
@@ -307,41 +307,31 @@ class BatchWork:
         """Until all workers have ended, commit what is done, and take in more records while there
         is room. No other thread uses the store meanwhile.
         """
-        self._top_up(start)
+        more, careful = self._context.more, self._context.careful
+
+        def is_enough() -> bool:
+            return self._is_due() or not self._busy or self._is_stopped
+
+        self._started += start(self._hand.ready, self._busy)
         while self._busy and not self._is_stopped:
+            takes_in = clock.now_s() < self._takes_in_until_s and self._may_begin()
             if self._is_due():
                 self._commit_done()
-            elif not self._may_take_in():
+            elif more is None or not takes_in or self._outcomes:
                 self._waker.wait(SLICE_S)
-            elif self._took_in():
-                self._top_up(start)
+            elif (batch := more(self._term, SLICE_S, is_enough)) is not None:
+                if careful(batch.records):  # it is handed out again, and handled otherwise
+                    self._takes_in_until_s = 0.0
+                else:
+                    self._add(batch)
+                    self._started += start(self._hand.ready, self._busy)
 
     @property
     def _busy(self) -> int:
         return self._started - len(self._returns)
 
-    def _top_up(self, start: Start) -> None:
-        self._started += start(self._hand.ready, self._busy)
-
     def _is_due(self) -> bool:
         return self.slides and self._hand.done >= self._due
-
-    def _may_take_in(self) -> bool:
-        is_open = not self._outcomes and self._may_begin()
-        return is_open and clock.now_s() < self._takes_in_until_s
-
-    def _took_in(self) -> bool:
-        more = self._context.more
-        assert more is not None
-        is_enough = lambda: self._is_due() or not self._busy or self._is_stopped  # noqa: E731
-        batch = more(self._term, SLICE_S, is_enough)
-        if batch is None:
-            return False
-        if self._context.careful(batch.records):
-            self._takes_in_until_s = 0.0  # it is handed out again, and handled otherwise
-            return False
-        self._add(batch)
-        return True
 
     def has_ended(self) -> None:
         self._returns.append(None)
@@ -439,7 +429,7 @@ class BatchWork:
         values = {"attempt": piece.attempts, "again_in_s": f"{after_s:.1f}"}
         self._context.warn("records failed, trying again", piece.records, failure.error, values)
         context, where = self._context, piece.records[0].topic_partition
-        may_rest = after_s >= REST_FROM_S and self._shape is not ChainShape.RECORDS
+        may_rest = after_s >= REST_FROM_S and not self._is_alone
         may_rest = may_rest and not piece.marked and not context.commits_first
         if not may_rest or piece.without(where) is not None:
             return [after_s]
@@ -470,8 +460,7 @@ class BatchWork:
 
     def _pass_over(self, piece: BatchPiece, error: BaseException, attempts: int) -> None:
         """Skip or dead-letter the records of the piece, and commit that."""
-        letter = self._letter(piece, error, attempts)
-        self._hand.advance(piece, letter)
+        self._hand.advance(piece, self._letter(piece, error, attempts))
         pieces = piece.chain.pieces
         if piece.isolated and pieces and pieces[0].isolated:
             pieces[0].together()  # the culprit is known
@@ -510,7 +499,9 @@ class BatchWork:
                     self._solve(pieces[0], exc.error)
                 continue
             hand.settle(pieces)
-            self._unmark(pieces)
+            for piece in pieces:
+                if piece.marked and self._context.marks is not None:
+                    self._context.marks.after(self._term, piece.records[0])
         if self.slides:
             self._due = hand.done + max(1, hand.uncommitted // 4)
         if not is_last or covers:
@@ -569,12 +560,6 @@ class BatchWork:
                 rows[0] for at, rows in parts if at in new and at not in self._committed
             )
             self._committed.update(new)
-
-    def _unmark(self, pieces: Iterable[BatchPiece]) -> None:
-        marks = self._context.marks
-        for piece in pieces:
-            if piece.marked and marks is not None:
-                marks.after(self._term, piece.records[0])
 
     # ---- what is said ----------------------------------------------------------------------------
 
