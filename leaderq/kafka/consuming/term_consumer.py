@@ -329,7 +329,8 @@ class TermConsumer:
             self.joined = not self.commits.is_abandonment_over()
             return
         self.commits.start(consumer)
-        self._wake(consumer)
+        if self.positions.wake(clock.now_s()) or self._is_to_place:
+            self._place(consumer)
         has_read = self._read(consumer)
         self._finish_committing(consumer, may_wait=not has_read)
         if clock.now_s() >= self._attended + ATTEND_S:
@@ -430,10 +431,6 @@ class TermConsumer:
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
-
-    def _wake(self, consumer: ConsumerClient) -> None:
-        if self.positions.wake(clock.now_s()) or self._is_to_place:
-            self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Raise ``OffsetOutOfRange`` if stored offsets are gone (``reached`` is not empty), unless
