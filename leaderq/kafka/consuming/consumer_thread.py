@@ -117,10 +117,13 @@ class ConsumerThread:
 
     def _handed(self, ask: Ask, wait_s: float, stop: Callable[[], bool]) -> Batch | None:
         batch, self._next_batch = self._next_batch, None
-        if batch is not None:
+        consumer, question = self._term_consumer, self._question
+        # What was abandoned before it was taken is stale: a pause may lie between, and an operator
+        # who has set the offsets past it.
+        is_stale = consumer is not None and consumer.positions.is_lost
+        if batch is not None and not is_stale:
             return batch
-        question = self._question
-        if question is None or not self._may_be_answered(question, ask):
+        if question is None or is_stale or not self._may_be_answered(question, ask):
             question = self._question = self._asked(ask)
         answer = self._await(question, wait_s, stop)
         if answer is not None:

@@ -308,6 +308,25 @@ def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_
     assert consumer.commits.wanted == batch.ends
 
 
+@pytest.mark.parametrize("came_with", ["a commit", "an answer"])
+def test_what_was_abandoned_before_anybody_took_it_is_not_handled(came_with):
+    """As when the term is paused meanwhile, and an operator sets the offsets past it."""
+    thread: Any = ConsumerThread(SimpleNamespace(career="c"))
+    thread._thread, thread._gate = SimpleNamespace(is_alive=lambda: True), JoinGate(open_term(7))
+    consumer = thread._term_consumer = Reading()
+    for is_abandoned in (False, True):
+        batch = consumer.until_offered()
+        if came_with == "a commit":
+            thread._next_batch = batch
+        else:
+            thread.next(open_term(7), 0.0)
+            thread._question.answer.put((batch, None))
+        if is_abandoned:
+            consumer.positions.drop()
+        assert thread.next(open_term(7), 0.0) is (None if is_abandoned else batch)
+    assert thread._requests.qsize() >= 1
+
+
 class Elsewhere(OffsetStore):
     """Keeps its offsets outside the group."""
 
