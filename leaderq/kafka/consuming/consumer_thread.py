@@ -117,10 +117,7 @@ class ConsumerThread:
 
     def _handed(self, ask: Ask, wait_s: float, stop: Callable[[], bool]) -> Batch | None:
         batch, self._next_batch = self._next_batch, None
-        consumer, question = self._term_consumer, self._question
-        # What was abandoned before it was taken is stale: a pause may lie between, and an operator
-        # who has set the offsets past it.
-        is_stale = consumer is not None and consumer.positions.is_lost
+        question, is_stale = self._question, self.is_lost()  # abandoned before it was taken
         if batch is not None and not is_stale:
             return batch
         if question is None or is_stale or not self._may_be_answered(question, ask):
@@ -134,6 +131,13 @@ class ConsumerThread:
         if question.gate is not self._gate or question.ask != ask:
             return False
         return question is self._newest or not question.answer.empty()
+
+    def is_lost(self) -> bool:
+        """Whether what was handed out last was abandoned: others may handle it, or an operator has
+        set the offsets past it.
+        """
+        consumer = self._term_consumer
+        return consumer is not None and consumer.positions.is_lost
 
     def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
         """Commit these ends of the batch in hand, and wait until they are stored. Raises

@@ -35,6 +35,7 @@ On each failure:
 * **the term ends or pauses**: no piece is begun, except a record in front of one that has. The rest
   is left, and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next
   term.
+* **the batch is abandoned**: no piece is begun either, also after a hold-up.
 * **AlreadyStored**: the records that are stored are done, the others are handed over again.
 * **at most once**: a piece with an unknown culprit is passed over as a whole; only ``retry``
   repeats it. What was committed is handled even when the term is ending, but not when it is over.
@@ -105,8 +106,8 @@ class BatchHandler:
             self.threads = ThreadWorkers(context.workers, f"leaderq-{context.career}-worker")
 
     def work(self, batch: Batch, term: Term) -> bool:
-        """Handle and commit ``batch``. Returns ``False`` if the term is ending or paused, and part
-        of the batch was not begun.
+        """Handle and commit ``batch``. Returns ``False`` if the term is ending or paused, or the
+        batch was abandoned, and part of it was not begun.
 
         Raises the user's error if the policy says so, and errors that are not about records.
         """
@@ -282,7 +283,8 @@ class BatchWork:
         return is_open or (record.offset < begun and not self._is_stopped and self._is_trusted())
 
     def _may_begin(self) -> bool:
-        return not (self._is_stopped or self._term.ending.is_set() or self._term.paused)
+        is_over = self._term.ending.is_set() or self._term.paused
+        return not (self._is_stopped or is_over or self._context.is_lost())
 
     def _is_trusted(self) -> bool:
         """Whether the lease lasts and the term is not paused; it may be ending."""

@@ -101,8 +101,8 @@ class HandlingContext:
     topic, letter)`` has stored the letter when it returns, or the next ``commit`` stores it.
     ``rest(partition, for_s)`` hands out no records of the partition for ``for_s`` seconds, then
     again from the committed offset; it returns ``False``, and does nothing, if there is no other
-    partition. ``coroutines`` handles records side by side on the career's event
-    loop.
+    partition. ``is_lost()``: what is in hand was abandoned, so nothing more of it is begun.
+    ``coroutines`` handles records side by side on the career's event loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
@@ -120,6 +120,7 @@ class HandlingContext:
     more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
+    is_lost: Callable[[], bool] = lambda: False
     undoes: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
