@@ -343,6 +343,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
         commit_behind=partial(consumer.commit, is_behind=True) if declared.commit_behind else None,
         more=consumer.more,
         rest=consumer.rest,
+        is_lost=consumer.is_lost,
         send_dead_letter=dead_letters.send,
         marks=CrashMarks(session, layout.attempts, max_records=declared.max_records),
         burials=BurialRequests(session, layout.burials),

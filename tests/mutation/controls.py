@@ -45,12 +45,12 @@ an unclean end is never told: unclean says that the term before ended without a 
 
 == unit/kafka/test_commits.py
 records are handed out beside a batch that was abandoned: they are one batch with those in hand
-= kafka/consuming/consumer_thread.py
--        if consumer.positions.losses != self._losses:
+= kafka/consuming/term_consumer.py
+-        if self.positions.is_lost:
 +        if False:
-the ends of an abandoned batch are committed: raises BatchLost if the batch was abandoned
--is_ours = bool(positions.parts) and positions.losses == self._losses
-+is_ours = bool(positions.parts)
+the ends of an abandoned batch are committed: raises BatchLost if the batch was dropped
+-in_hand=bool(positions.parts) and not positions.is_lost
++in_hand=bool(positions.parts)
 
 == unit/kafka/test_offset_stores.py
 any write of the term counts as this one

@@ -48,9 +48,8 @@ kafka.consuming.read_ahead 56ccdc5b 56813531 237e43aa 4850f55d: without a limit 
   sizes
 kafka.consuming.read_ahead 5e54046b: what fits exactly is counted, and still fits
 kafka.consuming.read_ahead 084335f4: what was left out was so because no more was wanted
-kafka.handling.on_error 7e28bdc8 fb968083 f74cccc1: it is set again before it is read for the first
+kafka.handling.on_error 3a574522 edd43229 62e108c4: it is set again before it is read for the first
   time
-kafka.handling.on_error b328423c: the error is forgotten, and the keys with the next one
 kafka.handling.crash_marks 4f10955b: nothing is left either way
 kafka.handling.crash_marks ccda0c23 9c9f85ff: it is set again before it is read for the first time
 kafka.handling.crash_marks fffc62a0 f468af4d: how many a log line lists

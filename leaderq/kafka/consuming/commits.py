@@ -224,10 +224,11 @@ class OffsetCommits:
         """Return the positions if they are committed within 2 ms, else ``None``. Raises what the
         commit raised.
         """
+        positions = self._positions
         if self.state not in _SHOWING or not self._is_over(_LOOK_S):
             return None
         self._step(CommitEvent.ENDED)
-        return self._positions
+        return positions
 
     def commit_positions_now(
         self, consumer: ConsumerClient, offsets: Offsets, wait_s: float
@@ -261,4 +262,5 @@ class OffsetCommits:
             raise
         if is_stored:
             self._silent_since_s = None
+            self._positions = {}
         return is_stored

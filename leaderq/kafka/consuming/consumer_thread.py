@@ -24,7 +24,6 @@ from typing import Any, cast
 from leaderq.base import clock
 from leaderq.errors import KafkaError, LeaderqError, ServersUnreachable, told
 from leaderq.kafka.clients.consumer import ConsumerClient, KafkaAway, Offsets
-from leaderq.kafka.consuming.commits import abandoned
 from leaderq.kafka.consuming.term_consumer import ConsumingPlan, JoinGate, TermConsumer
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Term
@@ -38,21 +37,20 @@ HUNG_S = 60.0
 _SLICE_S = 0.005  # how late the end of a term may be noticed by a career that waits for records
 _LAST_COMMIT_S = 5.0
 _REFRESH_S = 2.0
-_PENDING = object()
 Ask = Callable[[TermConsumer], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class _Request:
     """A request of the career, for the term of ``gate``. ``ask`` is called between rounds of the
-    term's consumer, until it raises or returns something other than ``_PENDING``. Then a pair is
-    put into ``answer``: what ``ask`` returned, and what it raised. A request without a gate ends
-    the thread; one whose gate is shut, or new, ends the term before it. The career has one request
-    at a time, so a newer one replaces this one, which then has no answer.
+    term's consumer, until it raises or returns something other than ``None``. Then a pair is put
+    into ``answer``: what ``ask`` returned, and what it raised. A request without a gate ends the
+    thread; one whose gate is shut, or new, ends the term before it. The career has one request at a
+    time, so a newer one replaces this one, which then has no answer.
     """
 
     gate: JoinGate | None
-    ask: Ask = lambda _: None
+    ask: Ask = lambda _: True
     answer: primitives.SimpleQueue[tuple[Any, BaseException | None]] = field(
         default_factory=lambda: primitives.SimpleQueue()
     )
@@ -72,7 +70,6 @@ class ConsumerThread:
         self._question: _Request | None = None  # for records; its answer has not been taken
         self._beat = clock.now_s()
         self._term_consumer: TermConsumer | None = None
-        self._losses = 0  # of the term's consumer, when it handed out what is in hand
         self._next_batch: Batch | None = None
         self._is_behind = False  # a commit for which nobody has waited may be under way
         name = f"leaderq-consumer-{plan.career}"
@@ -101,51 +98,46 @@ class ConsumerThread:
         """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
         self._gate = JoinGate(term)
         self._next_batch, self._is_behind = None, False
-        request = self._asked(lambda consumer: consumer.joined or _PENDING)
-        return self._await(request, wait_s, term.ending.is_set) is not _PENDING
+        request = self._asked(lambda consumer: consumer.joined or None)
+        return self._await(request, wait_s, term.ending.is_set) is not None
 
     def is_consuming(self, term: Term) -> bool:
         return self._gate is not None and self._gate.term is term
 
     def next(self, term: Term, wait_s: float) -> Batch | None:
         """Return the next batch; ``None``: none came within ``wait_s``, or the term is ending."""
-        return self._handed(self._offered, wait_s, term.ending.is_set)
+        return self._handed(TermConsumer.offer, wait_s, term.ending.is_set)
 
     def more(self, _term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
         """Return more records beside those in hand; from then on all of them are one batch.
         ``None`` if there were none, or no room for them, until ``wait_s`` had passed or
         ``is_enough()``.
         """
-        return self._handed(self._offered_beside, wait_s, is_enough)
+        return self._handed(TermConsumer.offer_beside, wait_s, is_enough)
 
     def _handed(self, ask: Ask, wait_s: float, stop: Callable[[], bool]) -> Batch | None:
         batch, self._next_batch = self._next_batch, None
-        if batch is not None:
+        question, is_stale = self._question, self.is_lost()  # abandoned before it was taken
+        if batch is not None and not is_stale:
             return batch
-        question = self._question
-        if question is None or not self._may_be_answered(question, ask):
+        if question is None or is_stale or not self._may_be_answered(question, ask):
             question = self._question = self._asked(ask)
         answer = self._await(question, wait_s, stop)
-        if answer is _PENDING:
-            return None
-        self._question = None
-        return cast("Batch", answer)
+        if answer is not None:
+            self._question = None
+        return cast("Batch | None", answer)
 
     def _may_be_answered(self, question: _Request, ask: Ask) -> bool:
         if question.gate is not self._gate or question.ask != ask:
             return False
         return question is self._newest or not question.answer.empty()
 
-    def _offered(self, consumer: TermConsumer) -> Any:
-        batch = consumer.offer()
-        if batch is not None:
-            self._losses = consumer.positions.losses
-        return batch or _PENDING
-
-    def _offered_beside(self, consumer: TermConsumer) -> Any:
-        if consumer.positions.losses != self._losses:
-            raise abandoned()
-        return consumer.offer_beside() or _PENDING
+    def is_lost(self) -> bool:
+        """Whether what was handed out last was abandoned: others may handle it, or an operator has
+        set the offsets past it.
+        """
+        consumer = self._term_consumer
+        return consumer is not None and consumer.positions.is_lost
 
     def commit(self, term: Term, ends: Offsets, *, is_behind: bool = False) -> None:
         """Commit these ends of the batch in hand, and wait until they are stored. Raises
@@ -157,36 +149,13 @@ class ConsumerThread:
         over, and this one is over or the next batch has been read. If the batch is abandoned later,
         the next one is abandoned too, and its commit raises ``BatchLost``.
         """
-        request = self._asked(self._committing(ends, is_behind=is_behind))
-        self._next_batch = self._committed(term, request)
+        request = self._asked(_committing(ends, is_behind=is_behind))
+        self._next_batch = self._committed(term, request) or None
         self._is_behind = is_behind
-
-    def _committing(self, ends: Offsets, *, is_behind: bool) -> Ask:
-        has_begun = False
-
-        def ask(consumer: TermConsumer) -> Any:
-            nonlocal has_begun
-            commits = consumer.commits
-            if has_begun and commits.wanted is None:
-                if commits.failure is not None:
-                    raise commits.failure
-                # The next one goes along, which spares two changes of thread; else it stays in hand
-                batch = _PENDING if consumer.positions.parts else self._offered(consumer)
-                return None if batch is _PENDING else batch
-            if not has_begun and commits.wanted is None:
-                has_begun = True
-                positions = consumer.positions
-                is_ours = bool(positions.parts) and positions.losses == self._losses
-                commits.request(ends, in_hand=is_ours)
-            if has_begun and is_behind and commits.wanted is not None:
-                return consumer.offer_behind() or _PENDING
-            return _PENDING
-
-        return ask
 
     def _committed(self, term: Term, request: _Request) -> Any:
         last_s: float | None = None
-        while (answer := self._await(request, 0.1, lambda: False)) is _PENDING:
+        while (answer := self._await(request, 0.1, lambda: False)) is None:
             term.check()
             if term.ending.is_set():
                 last_s = last_s or clock.now_s() + _LAST_COMMIT_S
@@ -230,7 +199,7 @@ class ConsumerThread:
             self._thread.join(timeout_s)
         self._plan.reports.close()
 
-    def _asked(self, ask: Ask = lambda _: None) -> _Request:
+    def _asked(self, ask: Ask = lambda _: True) -> _Request:
         assert self._gate is not None
         request = self._newest = _Request(self._gate, ask)
         self._requests.put(request)
@@ -246,7 +215,7 @@ class ConsumerThread:
                     what = f"the consumer thread {self._state()}; the next term gets a new one"
                     raise KafkaError(what) from None
                 if stop() or clock.now_s() >= end:
-                    return _PENDING
+                    return None
                 continue
             if error is not None:
                 self._question = None
@@ -354,15 +323,31 @@ def _is_answered(request: _Request, consumer: TermConsumer, error: BaseException
             value = request.ask(consumer)
         except LeaderqError as exc:
             error = exc
-    if value is _PENDING:
+    if value is None and error is None:
         return False
     request.answer.put((value, error))
     return True
 
 
-def _settled(consumer: TermConsumer) -> Any:
+def _settled(consumer: TermConsumer) -> bool | None:
     if consumer.commits.wanted is not None:
-        return _PENDING
+        return None
     if consumer.commits.failure is not None:
         raise consumer.commits.failure
-    return None
+    return True
+
+
+def _committing(ends: Offsets, *, is_behind: bool) -> Ask:
+    has_begun = False
+
+    def ask(consumer: TermConsumer) -> Batch | bool | None:
+        nonlocal has_begun
+        if has_begun and _settled(consumer):
+            # The next one goes along, which spares two changes of thread; else it stays in hand.
+            return (not consumer.positions.parts and consumer.offer()) or False
+        if not has_begun and consumer.commits.wanted is None:
+            has_begun = True
+            consumer.request_commit(ends)
+        return consumer.offer_behind() if has_begun and is_behind else None
+
+    return ask

@@ -32,8 +32,8 @@ class Positions:
         """What is in hand: each follows the one before it."""
         self.resting: dict[Partition, float] = {}
         """Until when nothing of a partition is read."""
-        self.losses = 0
-        """How often a batch in hand was dropped."""
+        self.is_lost = False
+        """Whether the batch in hand was dropped, and the career has not been handed another one."""
 
     @property
     def handed(self) -> dict[Partition, int]:
@@ -60,8 +60,7 @@ class Positions:
         """Give up the batch in hand without a commit; its records are read again, from the stored
         offsets.
         """
-        self.losses += 1
-        self.parts = []
+        self.parts, self.is_lost = [], True
 
     def rest(self, partition: Partition, until_s: float) -> None:
         """Give up the records in hand of ``partition`` without a commit. Read them again from the

@@ -136,11 +136,12 @@ def _known(kind: type[Any], found: Any) -> dict[str, Any]:
 def _check_types(report: DrainReport) -> None:
     counts: list[Any] = [report.term, report.skipped, report.set_aside, report.in_hand or 0]
     counts += [number for each in report.partitions.values() for number in astuple(each)]
-    numbers: list[Any] = [report.rate_per_s, report.arriving_per_s, report.catch_up_s]
-    numbers += [report.lease_left_s]
-    numbers = [report.at, *(each for each in numbers if each is not None)]
-    if not isinstance(report.held_up, str | None):
-        raise TypeError("'held_up' is not a sentence")
+    rates = report.rate_per_s, report.arriving_per_s, report.catch_up_s, report.lease_left_s
+    numbers: list[Any] = [report.at, *(each for each in rates if each is not None)]
+    named = report.group, report.dead_letters, report.held_up
+    texts = [*report.topic_ids.values(), *(each for each in named if each is not None)]
+    if any(not isinstance(text, str) for text in texts):
+        raise TypeError("a name or a sentence is not a text")
     if any(type(number) is not int for number in counts):
         raise TypeError("a count is not a whole number")
     if any(not isinstance(each, int | float) or not math.isfinite(each) for each in numbers):

@@ -53,7 +53,7 @@ from leaderq.kafka.clients.consumer import (
     MembershipLost,
     Offsets,
 )
-from leaderq.kafka.consuming.commits import CommitState, OffsetCommits
+from leaderq.kafka.consuming.commits import CommitState, OffsetCommits, abandoned
 from leaderq.kafka.consuming.consumer_check import ConsumerCheck
 from leaderq.kafka.consuming.positions import Positions, forgotten, may_reset, resets, starts
 from leaderq.kafka.consuming.rate_limit import RateLimiter
@@ -178,14 +178,17 @@ class TermConsumer:
         """Return the batch to hand out: the one in hand again, else the next; ``None``: neither."""
         if not self.joined or self.commits.wanted is not None:
             return None
-        if not self.positions.parts:
-            self._handed()
+        if not self.positions.parts and self._handed() is None:
+            return None
+        self.positions.is_lost = False
         return self.positions.in_hand
 
     def offer_beside(self) -> Batch | None:
         """Return more records for the batch in hand; ``None`` if there are none, or no room. If no
-        batch is in hand, return the next one.
+        batch is in hand, return the next one. Raises ``BatchLost`` if the batch was dropped.
         """
+        if self.positions.is_lost:
+            raise abandoned()
         if not self.positions.parts:
             return self.offer()
         is_busy = not self.joined or self.commits.wanted is not None
@@ -196,6 +199,11 @@ class TermConsumer:
         parts = self.positions.parts
         is_whole = len(parts) == 1 and self.commits.wanted == parts[0].ends
         return self._handed() if self.joined and is_whole else None
+
+    def request_commit(self, ends: Offsets) -> None:
+        """Commit these ends of the batch that the career was handed."""
+        positions = self.positions
+        self.commits.request(ends, in_hand=bool(positions.parts) and not positions.is_lost)
 
     def _handed(self) -> Batch | None:
         """Hand out the next batch, if there is one."""
@@ -321,7 +329,8 @@ class TermConsumer:
             self.joined = not self.commits.is_abandonment_over()
             return
         self.commits.start(consumer)
-        self._wake(consumer)
+        if self.positions.wake(clock.now_s()) or self._is_to_place:
+            self._place(consumer)
         has_read = self._read(consumer)
         self._finish_committing(consumer, may_wait=not has_read)
         if clock.now_s() >= self._attended + ATTEND_S:
@@ -422,10 +431,6 @@ class TermConsumer:
         self._is_to_place = False
         self._look_ahead_at = 0.0
         self._check.stalls.restart()
-
-    def _wake(self, consumer: ConsumerClient) -> None:
-        if self.positions.wake(clock.now_s()) or self._is_to_place:
-            self._place(consumer)
 
     def _check_forgotten(self, reached: Offsets) -> None:
         """Raise ``OffsetOutOfRange`` if stored offsets are gone (``reached`` is not empty), unless

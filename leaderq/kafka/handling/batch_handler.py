@@ -19,7 +19,7 @@ On each failure:
 * **handle raises anything else**: the piece is judged as a whole, then one record at a time. Its
   failures do not count as attempts of a record, because an outage that outlasts them would set a
   whole batch aside. Dead letters tell all attempts.
-* **the judgement** is the table of :func:`judgement`.
+* **the judgement** is the table of :meth:`~leaderq.kafka.handling.on_error.ErrorJudge.decide`.
 * **a retry waits** for 0.5 s or longer: only the culprit's partition waits, and its piece, with its
   attempts, comes back when its records are read again. All wait if the culprit is unknown among
   several partitions, side by side, with *at most once*, and while records are marked.
@@ -35,6 +35,7 @@ On each failure:
 * **the term ends or pauses**: no piece is begun, except a record in front of one that has. The rest
   is left, and :meth:`BatchHandler.work` returns ``False``. Attempts count from 1 again in the next
   term.
+* **the batch is abandoned**: no piece is begun either, also after a hold-up.
 * **AlreadyStored**: the records that are stored are done, the others are handed over again.
 * **at most once**: a piece with an unknown culprit is passed over as a whole; only ``retry``
   repeats it. What was committed is handled even when the term is ending, but not when it is over.
@@ -52,7 +53,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
@@ -61,14 +61,13 @@ from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
-from leaderq.kafka.handling.chains import BatchPiece, ChainShape, InHand, Rested
-from leaderq.kafka.handling.context import HandlingContext, span
+from leaderq.kafka.handling.chains import BatchPiece, InHand, Rested
+from leaderq.kafka.handling.context import HandlingContext, is_side_by_side, span
 from leaderq.kafka.handling.on_error import (
     MOST_IN_A_ROW,
+    Decision,
     Ending,
-    HoldUp,
-    HoldUps,
-    OnError,
+    ErrorJudge,
     ProcessDied,
     RetryAfter,
 )
@@ -81,46 +80,7 @@ from leaderq.threads import Waker
 REST_FROM_S = 0.5
 """Records read ahead are thrown away, which is worth it for so long a rest."""
 SLIDES_FOR_S = 5.0
-
-
-class Further(Enum):
-    """The decisions about a failed piece that are neither a retry nor an :class:`Ending`."""
-
-    HOLD_UP = "hold up"
-    ISOLATE = "isolate"
-
-
-def judgement(
-    on_error: OnError,
-    failure: CallFailure,
-    attempts: int,
-    records: int,
-    *,
-    commits_first: bool,
-    too_many: bool,
-) -> RetryAfter | Ending | Further:
-    """Decide about a number of ``records`` that have failed together in ``attempts`` attempts. The
-    first row that fits decides:
-
-    ==============================================  ==========================================
-    an outage                                       all wait, and nothing counts (``HOLD_UP``)
-    attempts are left                               ``RetryAfter``
-    the policy ends in ``"raise"``                  ``RAISE``
-    several records, and not *at most once*         one by one (``ISOLATE``)
-    too many in a row have failed alike             as an outage
-    else                                            ``SKIP``, ``DEAD_LETTER``
-    ==============================================  ==========================================
-    """
-    if failure.is_outage:
-        return Further.HOLD_UP
-    # At most once: nothing that is committed is tried again, unless ``retry`` says so.
-    decision = on_error.decision(attempts, None if commits_first else failure.error)
-    if isinstance(decision, RetryAfter) or not decision.passes_over:
-        return decision
-    if records > 1:
-        return decision if commits_first else Further.ISOLATE
-    may_repeat = not commits_first or on_error.retries > 0
-    return Further.HOLD_UP if too_many and may_repeat else decision
+_UNDECIDED = "records failed too, nothing more is done about them in this batch"
 
 
 class BatchHandler:
@@ -136,26 +96,31 @@ class BatchHandler:
         if context.on_error.deaths is None or context.commits_first:
             context = replace(context, marks=None)
         self.context = context
-        self.hold_ups = HoldUps(context.on_error)
-        self.trusted = ""
-        """The term in which a batch was handled without the death of the process."""
-        self._rested: tuple[str, Rested] = "", {}
+        self.judge = ErrorJudge(context.on_error, commits_first=context.commits_first)
+        self._term = ""
+        self.is_trusted = False
+        """Whether a batch was handled in this term without the death of the process."""
+        self.rested: Rested = {}
         self.threads: ThreadWorkers | None = None
         if context.workers > 1:
             self.threads = ThreadWorkers(context.workers, f"leaderq-{context.career}-worker")
 
     def work(self, batch: Batch, term: Term) -> bool:
-        """Handle and commit ``batch``. Returns ``False`` if the term is ending or paused, and part
-        of the batch was not begun.
+        """Handle and commit ``batch``. Returns ``False`` if the term is ending or paused, or the
+        batch was abandoned, and part of it was not begun.
 
         Raises the user's error if the policy says so, and errors that are not about records.
         """
-        return BatchWork(self, batch, term).run()
+        is_done = BatchWork(self, batch, term).run()
+        if not is_done and self.judge.end_hold_up():
+            self.context.on_held_up(None)
+        return is_done
 
-    def rested_in(self, term: Term) -> Rested:
-        if self._rested[0] != term.id:  # attempts count from 1 again
-            self._rested = term.id, {}
-        return self._rested[1]
+    def begin(self, term: Term) -> None:
+        """Forget what belongs to an earlier term: attempts count from 1 again."""
+        if self._term != term.id:
+            self._term, self.is_trusted, self.rested = term.id, False, {}
+            self.judge.end_hold_up()
 
     def close(self) -> None:
         if self.threads is not None:
@@ -166,12 +131,13 @@ class BatchWork:
     """The work on one batch, and on the records that are taken in meanwhile; used once."""
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
+        handler.begin(term)
         context = self._context = handler.context
-        self._handler, self._hold_ups = handler, handler.hold_ups
+        self._handler, self._judge = handler, handler.judge
         self._batch, self._term = batch, term
-        self._rested = handler.rested_in(term)
         self._careful = context.careful(batch.records)
-        self._shape = ChainShape.of(context, self._careful)
+        is_alone = is_side_by_side(context.coroutines, context.order, context.workers)
+        self._is_alone = is_alone and not self._careful  # each call has one record
         self._hand = InHand()
         self._committed: dict[Partition, int] = {}
         # With "at most once" nothing waits to be committed, so nothing can be undone.
@@ -182,12 +148,10 @@ class BatchWork:
         self._waker = Waker()
         self._started = self._told = 0
         self._returns: list[None] = []
-        is_alone = self._shape is ChainShape.RECORDS
-        slides = is_alone and context.more is not None
-        self._slides_until_s = clock.now_s() + SLIDES_FOR_S if slides else 0.0
         # A record that kills is found by deaths at one offset: none is committed in front of it.
-        is_suspect = context.marks is not None and term.unclean and handler.trusted != term.id
-        self.commits_meanwhile = slides and not is_suspect
+        is_suspect = context.marks is not None and term.unclean and not handler.is_trusted
+        self.slides = self._is_alone and context.more is not None and not is_suspect
+        self._takes_in_until_s = clock.now_s() + SLIDES_FOR_S if self.slides else 0.0
         self._due = 0  # so many are done when the next commit is due
 
     def run(self) -> bool:
@@ -198,20 +162,20 @@ class BatchWork:
         while is_done and not self._commit_done(is_last=True):
             is_done = not self._is_to_stop() and self._work_off()
         if not is_done:
-            self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
+            self._warn_of_undecided()
             self._commit_done()
             return False
-        self._handler.trusted = self._term.id
+        self._handler.is_trusted = True
         self._context.figures.batches += 1
         return True
 
     def _add(self, batch: Batch) -> None:
-        if self._shape is ChainShape.RECORDS:
+        if self._is_alone:
             found = chains.by_records(batch.merged(), self._context.order)
-        elif self._shape is ChainShape.PARTITIONS:
-            found = chains.by_partitions(batch, self._rested)
+        elif self._careful or self._context.is_by_partition:
+            found = chains.by_partitions(batch, self._handler.rested)
         else:
-            found = chains.whole(batch, self._rested)
+            found = chains.whole(batch, self._handler.rested)
         self._hand.add(batch, found)
 
     def _work_off(self) -> bool:
@@ -226,7 +190,7 @@ class BatchWork:
                     self._commit_done()  # coroutines were cancelled
                 raise
             if not self._hand.is_empty:
-                self._judge()
+                self._judge_failed()
         return True
 
     # ---- following chains ------------------------------------------------------------------------
@@ -241,9 +205,9 @@ class BatchWork:
         try:
             if self._careful or (context.coroutines is None and threads is None):
                 self._follow_here()
-            elif self._shape is ChainShape.RECORDS and context.coroutines is not None:
+            elif self._is_alone and context.coroutines is not None:
                 context.coroutines.run(self, self._follow_awaited, self._term)
-            elif threads is not None and (hand.ready > 1 or self.commits_meanwhile):
+            elif threads is not None and (hand.ready > 1 or self.slides):
                 self._commit_first(hand.fronts)
                 threads.run(self, self._follow)
             else:
@@ -254,13 +218,14 @@ class BatchWork:
             self._raise_others()
         for piece, failure in self._outcomes:
             if not hand.is_stored(piece, failure):
-                hand.cut(piece, self._classified(failure), undoes=self._undoes)
+                is_outage = self._judge.is_outage(failure.error)
+                hand.cut(piece, replace(failure, is_outage=is_outage), undoes=self._undoes)
         if hand.is_empty:
             return  # the last commit is due
         try:
             self._commit_done()
         except BaseException:
-            self._warn_of_undecided((each, each.failure) for each in hand.undecided)
+            self._warn_of_undecided()
             raise
 
     def _follow_here(self) -> None:
@@ -308,7 +273,7 @@ class BatchWork:
     def _admits(self, piece: BatchPiece) -> bool:
         """Whether the piece is to be handed over now."""
         is_open = self._may_begin()
-        if self._shape is not ChainShape.RECORDS:
+        if not self._is_alone:
             return is_open or self._must_be_handled(piece)
         record = piece.records[0]
         where = record.topic_partition
@@ -318,7 +283,8 @@ class BatchWork:
         return is_open or (record.offset < begun and not self._is_stopped and self._is_trusted())
 
     def _may_begin(self) -> bool:
-        return not (self._is_stopped or self._term.ending.is_set() or self._term.paused)
+        is_over = self._term.ending.is_set() or self._term.paused
+        return not (self._is_stopped or is_over or self._context.is_lost())
 
     def _is_trusted(self) -> bool:
         """Whether the lease lasts and the term is not paused; it may be ending."""
@@ -343,41 +309,31 @@ class BatchWork:
         """Until all workers have ended, commit what is done, and take in more records while there
         is room. No other thread uses the store meanwhile.
         """
-        self._top_up(start)
+        more, careful = self._context.more, self._context.careful
+
+        def is_enough() -> bool:
+            return self._is_due() or not self._busy or self._is_stopped
+
+        self._started += start(self._hand.ready, self._busy)
         while self._busy and not self._is_stopped:
+            takes_in = clock.now_s() < self._takes_in_until_s and self._may_begin()
             if self._is_due():
                 self._commit_done()
-            elif not self._may_take_in():
+            elif more is None or not takes_in or self._outcomes:
                 self._waker.wait(SLICE_S)
-            elif self._took_in():
-                self._top_up(start)
+            elif (batch := more(self._term, SLICE_S, is_enough)) is not None:
+                if careful(batch.records):  # it is handed out again, and handled otherwise
+                    self._takes_in_until_s = 0.0
+                else:
+                    self._add(batch)
+                    self._started += start(self._hand.ready, self._busy)
 
     @property
     def _busy(self) -> int:
         return self._started - len(self._returns)
 
-    def _top_up(self, start: Start) -> None:
-        self._started += start(self._hand.ready, self._busy)
-
     def _is_due(self) -> bool:
-        return self.commits_meanwhile and self._hand.done >= self._due
-
-    def _may_take_in(self) -> bool:
-        is_open = not self._outcomes and self._may_begin()
-        return is_open and clock.now_s() < self._slides_until_s
-
-    def _took_in(self) -> bool:
-        more = self._context.more
-        assert more is not None
-        is_enough = lambda: self._is_due() or not self._busy or self._is_stopped  # noqa: E731
-        batch = more(self._term, SLICE_S, is_enough)
-        if batch is None:
-            return False
-        if self._context.careful(batch.records):
-            self._slides_until_s = 0.0  # it is handed out again, and handled otherwise
-            return False
-        self._add(batch)
-        return True
+        return self.slides and self._hand.done >= self._due
 
     def has_ended(self) -> None:
         self._returns.append(None)
@@ -419,24 +375,17 @@ class BatchWork:
             return
         for piece, failure in failed:
             if not failure.is_raised:
-                self._warn_of_undecided([(piece, failure)])
+                self._context.warn(_UNDECIDED, piece.records, failure.error)
             elif not isinstance(failure.error, (Deposed, KafkaFenced, BatchLost, FromOutside)):
                 what = "records failed, but none is to blame"
                 self._context.warn(what, piece.records, failure.error)
         raise failed[0][1].error
 
-    def _classified(self, failure: CallFailure) -> CallFailure:
-        """Return ``failure``, marked as an outage if it is one and the work may be held up."""
-        on_error = self._context.on_error
-        may_repeat = not self._context.commits_first or on_error.retries > 0
-        may_repeat = may_repeat and on_error.holds_up
-        return replace(failure, is_outage=may_repeat and on_error.is_outage(failure.error))
-
-    def _judge(self) -> None:
+    def _judge_failed(self) -> None:
         """Decide about the failure at the front of each chain; then wait, if need be."""
         waits: list[float] = []
         held_up: CallFailure | None = None
-        failed = [(piece, piece.failure) for piece in self._hand.fronts if piece.failure]
+        failed = [(one, one.failure) for one in self._hand.fronts if one.failure is not None]
         for piece, failure in sorted(failed, key=lambda each: each[1].is_outage):
             piece.failure = None
             if held_up is not None:
@@ -444,43 +393,36 @@ class BatchWork:
             decision = self._decision(piece, failure)
             if self._is_to_bury(piece, failure, decision):
                 continue
-            if isinstance(decision, HoldUp):
+            if isinstance(decision, Ending):
+                if not decision.passes_over:
+                    self._warn_of_undecided()
+                    self._warn_of_raising(piece, failure)
+                    raise failure.error
+                for record in piece.records:
+                    self._judge.note_passed_over(record, failure.error)
+                self._pass_over(piece, failure.error, piece.attempts)
+            elif decision.held_up_s is not None:
                 held_up = failure
                 self._tell_hold_up(piece, failure, decision)
                 waits.append(decision.after_s)
-            elif isinstance(decision, RetryAfter):
-                waits += self._retry(piece, failure, decision.after_s)
-            elif decision is Further.ISOLATE:
+            elif decision.one_by_one:
                 what = "records failed together, trying one by one"
                 self._context.warn(what, piece.records, failure.error, {"attempt": piece.attempts})
                 piece.isolated, piece.before, piece.failed = True, piece.attempts, 0
-            elif isinstance(decision, Ending) and decision.passes_over:
-                for record in piece.records:
-                    self._hold_ups.note_passed_over(record, failure.error)
-                self._pass_over(piece, failure.error, piece.attempts)
             else:
-                self._raise(piece, failure)
+                waits += self._retry(piece, failure, decision.after_s)
         if waits and not self._term.wait(max(waits)) and held_up and self._context.commits_first:
             raise held_up.error  # committed already, so it would be tried until the term is over
 
-    def _decision(
-        self, piece: BatchPiece, failure: CallFailure
-    ) -> RetryAfter | HoldUp | Ending | Further:
-        context, record = self._context, piece.records[0]
-        found = judgement(
-            context.on_error,
-            failure,
-            piece.failed,
-            len(piece.records),
-            commits_first=context.commits_first,
-            too_many=self._hold_ups.are_too_many(record, failure.error),
+    def _decision(self, piece: BatchPiece, failure: CallFailure) -> Decision:
+        return self._judge.decide(
+            failure.error,
+            piece.records[0],
+            clock.now_s(),
+            attempts=piece.failed,
+            records=len(piece.records),
+            is_outage=failure.is_outage,
         )
-        if found is not Further.HOLD_UP:
-            return found
-        if not failure.is_outage:  # Is the fault in the records, or in something they need?
-            what = "record not passed over, too many in a row failed alike"
-            context.warn(what, piece.records, failure.error, {"most_in_a_row": MOST_IN_A_ROW})
-        return self._hold_ups.decision(clock.now_s())
 
     def _retry(self, piece: BatchPiece, failure: CallFailure, after_s: float) -> list[float]:
         """Let the piece be tried again in ``after_s`` seconds. Returns that time if all chains must
@@ -489,13 +431,13 @@ class BatchWork:
         values = {"attempt": piece.attempts, "again_in_s": f"{after_s:.1f}"}
         self._context.warn("records failed, trying again", piece.records, failure.error, values)
         context, where = self._context, piece.records[0].topic_partition
-        may_rest = after_s >= REST_FROM_S and self._shape is not ChainShape.RECORDS
+        may_rest = after_s >= REST_FROM_S and not self._is_alone
         may_rest = may_rest and not piece.marked and not context.commits_first
         if not may_rest or piece.without(where) is not None:
             return [after_s]
         if context.rest is None or not context.rest(where, after_s):
             return [after_s]
-        self._rested[where] = piece
+        self._handler.rested[where] = piece
         self._hand.drop(where)
         return []
 
@@ -515,13 +457,12 @@ class BatchWork:
             return True
         self._pass_over(piece, RecordBuried(who, failure.error), piece.attempts)
         burials.done(self._term, piece.records[0])
-        self._held_up_no_more()
+        self._effects_stand()
         return True
 
     def _pass_over(self, piece: BatchPiece, error: BaseException, attempts: int) -> None:
         """Skip or dead-letter the records of the piece, and commit that."""
-        letter = self._letter(piece, error, attempts)
-        self._hand.advance(piece, letter)
+        self._hand.advance(piece, self._letter(piece, error, attempts))
         pieces = piece.chain.pieces
         if piece.isolated and pieces and pieces[0].isolated:
             pieces[0].together()  # the culprit is known
@@ -534,11 +475,6 @@ class BatchWork:
             for record in piece.records:
                 self._context.pass_over(self._term, record, error, attempts)
         return letter
-
-    def _raise(self, piece: BatchPiece, failure: CallFailure) -> None:
-        self._warn_of_undecided((each, each.failure) for each in self._hand.undecided)
-        self._warn_of_raising(piece, failure)
-        raise failure.error
 
     # ---- committing ------------------------------------------------------------------------------
 
@@ -565,8 +501,10 @@ class BatchWork:
                     self._solve(pieces[0], exc.error)
                 continue
             hand.settle(pieces)
-            self._unmark(pieces)
-        if self.commits_meanwhile:
+            for piece in pieces:
+                if piece.marked and self._context.marks is not None:
+                    self._context.marks.after(self._term, piece.records[0])
+        if self.slides:
             self._due = hand.done + max(1, hand.uncommitted // 4)
         if not is_last or covers:
             return True
@@ -599,12 +537,12 @@ class BatchWork:
         failure = CallFailure(error)
         piece.failed = self._context.on_error.retries + 1
         decision = self._decision(piece, failure)
-        if isinstance(decision, HoldUp):
+        if isinstance(decision, RetryAfter):
             self._tell_hold_up(piece, failure, decision)
             if not self._term.wait(decision.after_s) or not self._may_begin():
-                piece.failure = failure
-        elif isinstance(decision, Ending) and decision.passes_over:
-            self._hold_ups.note_passed_over(piece.records[0], error)
+                self._is_stopped, piece.failure = True, failure
+        elif decision.passes_over:
+            self._judge.note_passed_over(piece.records[0], error)
             piece.effects = self._letter(piece, error, piece.attempts)
         else:
             self._warn_of_raising(piece, failure)
@@ -625,12 +563,6 @@ class BatchWork:
             )
             self._committed.update(new)
 
-    def _unmark(self, pieces: Iterable[BatchPiece]) -> None:
-        marks = self._context.marks
-        for piece in pieces:
-            if piece.marked and marks is not None:
-                marks.after(self._term, piece.records[0])
-
     # ---- what is said ----------------------------------------------------------------------------
 
     def _tell_handled(self) -> None:
@@ -641,27 +573,26 @@ class BatchWork:
 
     def _effects_stand(self) -> None:
         """Note that records were handled and that this cannot be undone: a hold-up has ended."""
-        self._held_up_no_more()
-        self._hold_ups.note_handled()
-
-    def _held_up_no_more(self) -> None:
-        if self._hold_ups.is_held_up:
+        if self._judge.note_handled():
             self._context.on_held_up(None)
-            self._hold_ups.note_handled()
 
-    def _tell_hold_up(self, piece: BatchPiece, failure: CallFailure, decision: HoldUp) -> None:
-        times = {"held_up_s": f"{decision.since_s:.1f}", "again_in_s": f"{decision.after_s:.1f}"}
+    def _tell_hold_up(self, piece: BatchPiece, failure: CallFailure, decision: RetryAfter) -> None:
+        context, records, error = self._context, piece.records, failure.error
+        if not failure.is_outage:  # Is the fault in the records, or in something they need?
+            what = "record not passed over, too many in a row failed alike"
+            context.warn(what, records, error, {"most_in_a_row": MOST_IN_A_ROW})
+        times = {
+            "held_up_s": f"{decision.held_up_s:.1f}",
+            "again_in_s": f"{decision.after_s:.1f}",
+        }
         what = "records held up, none is passed over"
-        more = self._context.how_to_pass(piece.records)
-        self._context.warn(what, piece.records, failure.error, times | more)
-        self._context.on_held_up(f"{span(piece.records)}: {told(failure.error)}")
+        context.warn(what, records, error, times | context.how_to_pass(records))
+        context.on_held_up(f"{span(records)}: {told(error)}")
 
     def _warn_of_raising(self, piece: BatchPiece, failure: CallFailure) -> None:
         more = self._context.how_to_pass(piece.records)
         self._context.warn("records failed, raising the error", piece.records, failure.error, more)
 
-    def _warn_of_undecided(self, failed: Iterable[tuple[BatchPiece, CallFailure | None]]) -> None:
-        for piece, failure in failed:
-            if failure is not None:
-                what = "records failed too, nothing more is done about them in this batch"
-                self._context.warn(what, piece.records, failure.error)
+    def _warn_of_undecided(self) -> None:
+        for piece, failure in self._hand.undecided:
+            self._context.warn(_UNDECIDED, piece.records, failure.error)

@@ -20,7 +20,6 @@ from typing import Any
 from leaderq.base import clock
 from leaderq.errors import (
     BadVersion,
-    ConnectionLost,
     CorruptRecord,
     LeaderqError,
     NodeExists,
@@ -28,6 +27,7 @@ from leaderq.errors import (
     ZooKeeperError,
     told,
 )
+from leaderq.kafka.handling.crash_marks import asked
 from leaderq.kafka.record import Record
 from leaderq.term import Term
 from leaderq.zookeeper import Session, SetData
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 
 _KEPT = 10
 _ASK_S = 0.2
-_AGAIN_S = 0.05
 Burials = Mapping[str, list[dict[str, Any]]]
 
 
@@ -71,19 +70,17 @@ class BurialRequests:
 
     def done(self, term: Term, record: Record) -> None:
         """Note that the record was passed over: its request is moved to the history."""
-        while True:
-            term.check()
-            try:
-                found, version = read(self._session, self._path)
-                mine = [row for row in found["asked"] if row["at"] == record.place]
-                if version is None or not mine:
-                    return  # done by a try whose answer was lost
-                done = [{**row, "term": term.number, "when": clock.calendar_s()} for row in mine]
-                data = _encoded(_without(found["asked"], record.place), [*done, *found["done"]])
-                term.write([SetData(self._path, data, version)])
-            except (ConnectionLost, BadVersion) as exc:  # or somebody asked meanwhile
-                log.debug("writing again path=%s error=%s", self._path, exc)
-                term.wait(_AGAIN_S)
+
+        def end() -> None:
+            found, version = read(self._session, self._path)
+            mine = [row for row in found["asked"] if row["at"] == record.place]
+            if version is None or not mine:
+                return  # done by a try whose answer was lost
+            done = [{**row, "term": term.number, "when": clock.calendar_s()} for row in mine]
+            data = _encoded(_without(found["asked"], record.place), [*done, *found["done"]])
+            term.write([SetData(self._path, data, version)])
+
+        asked(term, end)
 
 
 def read(session: Session, path: str) -> tuple[Burials, int | None]:

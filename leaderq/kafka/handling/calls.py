@@ -133,8 +133,8 @@ class HandleCalls:
     @contextmanager
     def _noted(self, records: Sequence[Record]) -> Iterator[None]:
         call = object()
-        self._running[call] = clock.now_s(), records
         try:
+            self._running[call] = clock.now_s(), records
             yield
         finally:
             self._running.pop(call, None)

@@ -7,11 +7,11 @@ other, as far as all are done (the *prefix*), with the effects of their calls, w
 them until then. So what is done is never undone because something else fails.
 
 ==================  ==============================  ===========  ==================================
-shape               a piece                         a lane       a chain
+cut                 a piece                         a lane       a chain
 ==================  ==============================  ===========  ==================================
-``MERGED``          the batch                       the batch    the batch
-``PARTITIONS``      its records of one partition    a partition  a partition
-``RECORDS``         one record                      a partition  as ``order`` says: a partition, a
+``whole``           the batch                       the batch    the batch
+``by_partitions``   its records of one partition    a partition  a partition
+``by_records``      one record                      a partition  as ``order`` says: a partition, a
                                                                  key of one, or each record
 ==================  ==============================  ===========  ==================================
 
@@ -21,35 +21,18 @@ A piece that failed is *cut* around its culprit, in its chain and in its lane.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import attrgetter
 
 from leaderq.errors import AlreadyStored
 from leaderq.kafka.handling.calls import CallFailure
-from leaderq.kafka.handling.context import HandlingContext, RecordOrder, is_side_by_side
+from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.record import Batch, Partition, Record, after
 from leaderq.kafka.stores.handle_call import Effect
 from leaderq.threads import primitives
-
-
-class ChainShape(Enum):
-    """See above."""
-
-    MERGED = "merged"
-    PARTITIONS = "partitions"
-    RECORDS = "records"
-
-    @classmethod
-    def of(cls, context: HandlingContext, careful: Collection[Partition]) -> ChainShape:
-        """Return a batch's shape; ``careful``: partitions whose records may kill the process."""
-        is_alone = is_side_by_side(context.coroutines, context.order, context.workers)
-        if is_alone and not careful:
-            return cls.RECORDS
-        return cls.PARTITIONS if careful or context.is_by_partition else cls.MERGED
 
 
 class Chain:
@@ -117,9 +100,7 @@ Found = Iterable[tuple[Partition | None, object, Sequence[BatchPiece]]]
 
 
 def whole(batch: Batch, rested: Rested) -> Found:
-    """Return the batch as one chain (``MERGED``). Pieces that have rested come first, each by
-    itself; the other records are one piece.
-    """
+    """Pieces that have rested come first, each by itself; the other records are one piece."""
     if again := _again(batch, rested):
         count = {where: len(piece.records) for where, piece in again.items()}
         left = {where: rows[count.get(where, 0) :] for where, rows in batch.records.items()}
@@ -205,10 +186,10 @@ class InHand:
         return [one.pieces[0] for one in sorted(self._chains.values(), key=attrgetter("number"))]
 
     @property
-    def undecided(self) -> list[BatchPiece]:
-        """The pieces with a failure that must still be judged."""
+    def undecided(self) -> list[tuple[BatchPiece, CallFailure]]:
+        """The pieces whose failure must still be judged."""
         pieces = (piece for chain in self._chains.values() for piece in chain.pieces)
-        return [piece for piece in pieces if piece.failure is not None]
+        return [(piece, piece.failure) for piece in pieces if piece.failure is not None]
 
     # ---- the order of handling -------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from leaderq.errors import told
 from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.crash_marks import CrashMarks
-from leaderq.kafka.handling.on_error import Ending, OnError
+from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
@@ -101,8 +101,8 @@ class HandlingContext:
     topic, letter)`` has stored the letter when it returns, or the next ``commit`` stores it.
     ``rest(partition, for_s)`` hands out no records of the partition for ``for_s`` seconds, then
     again from the committed offset; it returns ``False``, and does nothing, if there is no other
-    partition. ``coroutines`` handles records side by side on the career's event
-    loop.
+    partition. ``is_lost()``: what is in hand was abandoned, so nothing more of it is begun.
+    ``coroutines`` handles records side by side on the career's event loop.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
@@ -120,6 +120,7 @@ class HandlingContext:
     more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
+    is_lost: Callable[[], bool] = lambda: False
     undoes: bool = False
     commits_first: bool = False
     batches: BatchShape = BatchShape.MERGED
@@ -154,24 +155,15 @@ class HandlingContext:
         crash loses no record.
         """
         term.check()
-        ways = {
-            Ending.DEAD_LETTER: self._set_aside,
-            Ending.SKIP: self._skip,
-            Ending.RAISE: self._skip,  # an operator lets it pass
-        }
-        ways[self.on_error.terminal](term, record, error, attempts)
-
-    def _set_aside(self, term: Term, record: Record, error: BaseException, attempts: int) -> None:
-        topic = self.on_error.letters_topic(self.career)
-        assert topic is not None
+        values: dict[str, object] = {"attempts": attempts}
+        if (topic := self.on_error.letters_topic(self.career)) is None:  # or an operator lets it
+            self.warn("record skipped", (record,), error, values)
+            self.on_skipped(record, error, attempts)
+            return
         said = attempts, term.number, self.career, int(clock.calendar_s() * 1000)
         self.send_dead_letter(term, topic, new_dead_letter(record, error, *said))
-        self.warn("record set aside", (record,), error, {"topic": topic, "attempts": attempts})
+        self.warn("record set aside", (record,), error, {"topic": topic, **values})
         self.on_dead_lettered(record, error, attempts, topic)
-
-    def _skip(self, _term: Term, record: Record, error: BaseException, attempts: int) -> None:
-        self.warn("record skipped", (record,), error, {"attempts": attempts})
-        self.on_skipped(record, error, attempts)
 
     def warn(
         self,

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from leaderq.base import clock
 from leaderq.errors import (
+    BadVersion,
     ConnectionLost,
     CorruptRecord,
     Deposed,
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 CAREFUL_FROM = 2
 MAX_POSITIONS = 10_000
 MAX_KILLERS = 1_000
+_AGAIN_S = 0.05
 
 
 class RecordPlace(NamedTuple):
@@ -167,7 +169,7 @@ class CrashMarks:
         if self._term == term.id:
             return
         found = CrashCounts()
-        data = self._asked(term, self._read)
+        data = asked(term, self._read)
         try:
             found = decode(data, path=self._path)
         except CorruptRecord as exc:
@@ -227,18 +229,20 @@ class CrashMarks:
             except NoNode:
                 term.write([Create(self._path, data)])
 
-        self._asked(term, put)
+        asked(term, put)
 
-    def _asked(self, term: Term, request: Callable[[], T]) -> T:
-        """Return the result of ``request()``. It is called again while the connection breaks, which
-        does no harm, until the lease ends.
-        """
-        while True:
-            term.check()
-            try:
-                return request()
-            except (ConnectionLost, NodeExists) as exc:  # made by a try whose answer was lost
-                log.debug("asking again path=%s error=%s", self._path, exc)
-                clock.sleep(0.05)  # term.wait returns at once in a term that is to end
-            except (SessionExpired, SessionClosed) as exc:
-                raise Deposed(term=term.number, reason=Reason.SESSION) from exc
+
+def asked(term: Term, request: Callable[[], T]) -> T:
+    """Return the result of ``request()``. It is called again while the connection breaks or
+    somebody else writes, which does no harm, until the lease ends.
+    """
+    while True:
+        term.check()
+        try:
+            return request()
+        # NodeExists: made by a try whose answer was lost
+        except (ConnectionLost, NodeExists, BadVersion) as exc:
+            log.debug("asking ZooKeeper again error=%s", exc)
+            clock.sleep(_AGAIN_S)  # term.wait returns at once in a term that is to end
+        except (SessionExpired, SessionClosed) as exc:
+            raise Deposed(term=term.number, reason=Reason.SESSION) from exc

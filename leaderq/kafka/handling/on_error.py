@@ -9,7 +9,7 @@ as a death too, but ends nothing: the record is tried again at once.
 
 Errors about leadership, servers and settings say nothing about the record in hand, and pass through
 (:func:`is_about_records`). In an outage of what the record needs (:meth:`OnError.is_outage`) the
-work is held up within the same term, unless the policy is plain ``"raise"`` (:class:`HoldUps`).
+work is held up within the same term, unless the policy is plain ``"raise"`` (:class:`ErrorJudge`).
 The first of these that has an answer decides about an error; of a group of errors
 (``asyncio.TaskGroup``) all must be outages:
 
@@ -138,9 +138,14 @@ _ABOUT_SERVERS = (
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """Try again, ``after_s`` seconds from now."""
+    """Try again, ``after_s`` seconds from now. ``one_by_one``: what has failed together is tried
+    record by record. ``held_up_s``: the work has been held up for so many seconds, and nothing is
+    counted; ``None``: it is not held up.
+    """
 
     after_s: float
+    one_by_one: bool = False
+    held_up_s: float | None = None
 
 
 class Ending(Enum):
@@ -154,14 +159,6 @@ class Ending(Enum):
     def passes_over(self) -> bool:
         """Whether the offset moves past the record."""
         return self is not Ending.RAISE
-
-
-@dataclass(frozen=True)
-class HoldUp:
-    """Try again in ``after_s`` seconds; the work has been held up for ``since_s`` seconds."""
-
-    after_s: float
-    since_s: float
 
 
 Decision = RetryAfter | Ending
@@ -371,8 +368,9 @@ def _problems(
 LONGEST_S = 300.0
 
 
-class HoldUps:
-    """How long a career's work has been held up, and which records in a row failed alike.
+class ErrorJudge:
+    """Decides about failures for one career, through all its terms: by the policy, how long the
+    work has been held up, and which records in a row failed alike. Not thread-safe.
 
     A hold-up stays within the term: the record is tried again after a back-off, as often as it
     takes, and no attempt counts against it. The hold-up ends when a record was handled; when the
@@ -381,19 +379,55 @@ class HoldUps:
     connections again in ``inaugurate``, or be led by a host that can reach what this one cannot.
     """
 
-    def __init__(self, policy: OnError) -> None:
+    def __init__(self, policy: OnError, *, commits_first: bool = False) -> None:
         self._policy = policy
+        self._commits_first = commits_first
+        self._may_hold_up = not commits_first or policy.retries > 0
         self._since_s: float | None = None
         self._times = 0
         self._error: type[BaseException] | None = None
         self._keys: set[object] = set()
 
-    @property
-    def is_held_up(self) -> bool:
-        """Whether a hold-up has begun and nothing was handled since."""
-        return self._since_s is not None
+    def is_outage(self, error: BaseException) -> bool:
+        """Whether the work is to be held up because of ``error``."""
+        return self._may_hold_up and self._policy.holds_up and self._policy.is_outage(error)
 
-    def decision(self, now_s: float) -> HoldUp | Ending:
+    def decide(
+        self,
+        error: BaseException,
+        record: Record,
+        now_s: float,
+        *,
+        attempts: int,
+        records: int,
+        is_outage: bool,
+    ) -> Decision:
+        """Decide about ``records`` records, ``record`` the first of them, that have failed together
+        in ``attempts`` attempts. The first row that fits decides:
+
+        ==========================================  ============================================
+        an outage                                   the work is held up
+        attempts are left                           ``RetryAfter``
+        the policy ends in ``"raise"``              ``RAISE``
+        several records, and not *at most once*     ``one_by_one``
+        too many in a row have failed alike         as an outage
+        else                                        ``SKIP``, ``DEAD_LETTER``
+        ==========================================  ============================================
+        """
+        if is_outage:
+            return self._held_up(now_s)
+        # At most once: nothing that is committed is tried again, unless ``retry`` says so.
+        found = self._policy.decision(attempts, None if self._commits_first else error)
+        if isinstance(found, RetryAfter) or not found.passes_over:
+            return found
+        if records > 1:
+            return found if self._commits_first else RetryAfter(0.0, one_by_one=True)
+        is_alike = type(leaves(error)[0]) is self._error
+        if self._may_hold_up and is_alike and len(self._keys | {_key(record)}) > MOST_IN_A_ROW:
+            return self._held_up(now_s)
+        return found
+
+    def _held_up(self, now_s: float) -> Decision:
         if self._since_s is None:
             self._since_s, self._times = now_s, 0
         self._times += 1
@@ -401,14 +435,12 @@ class HoldUps:
         if since_s >= LONGEST_S:
             self._since_s = None
             return Ending.RAISE
-        return HoldUp(self._policy.pause_s(self._times), since_s)
+        return RetryAfter(self._policy.pause_s(self._times), held_up_s=since_s)
 
-    def are_too_many(self, record: Record, error: BaseException) -> bool:
-        """Whether more than :data:`MOST_IN_A_ROW` records would be passed over with errors of this
-        class, if ``record`` was passed over too.
-        """
-        is_alike = type(leaves(error)[0]) is self._error
-        return is_alike and len(self._keys | {_key(record)}) > MOST_IN_A_ROW
+    def end_hold_up(self) -> bool:
+        """End a hold-up; returns whether there was one."""
+        was_held_up, self._since_s = self._since_s is not None, None
+        return was_held_up
 
     def note_passed_over(self, record: Record, error: BaseException) -> None:
         kind = type(leaves(error)[0])
@@ -416,9 +448,10 @@ class HoldUps:
             self._error, self._keys = kind, set()
         self._keys.add(_key(record))
 
-    def note_handled(self) -> None:
-        self._since_s = self._error = None
-        self._keys = set()
+    def note_handled(self) -> bool:
+        """Note that a record was handled; returns whether that has ended a hold-up."""
+        self._error, self._keys = None, set()
+        return self.end_hold_up()
 
 
 def _key(record: Record) -> object:

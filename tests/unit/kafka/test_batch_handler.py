@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from fake_career import (
     a_handler,
     failing_at,
     open_term,
+    records,
     sorted_until_committed,
 )
 from test_handling_laws import BY_KEY
@@ -375,4 +377,31 @@ def test_where_the_effects_of_too_many_records_are_refused_none_more_is_passed_o
     handler = a_handler(career, skip(), on_held_up=told)
     assert not handler.work(a_batch(A=range(9)), term)
     assert career.committed == {A: 3}
-    assert len(why) == 1
+    assert why == ["t-0@3: Bad: refused", None]
+
+
+def test_what_waits_for_a_paused_term_is_handed_out_again_though_the_pause_is_over(monkeypatch):
+    """The commit of another partition may last as long as the pause."""
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.MOST_IN_A_ROW", 0)
+    career = FakeCareer(refused=frozenset([(A, 0)]), undoes=True)
+    term, commits = open_term(7), count()
+    monkeypatch.setattr(term, "wait", lambda _: [term.pause(True), True][1])
+    career.before_commit = lambda: next(commits) == 2 and term.pause(False)
+    handler = a_handler(career, skip(), batches=BY_PARTITION)
+    handler.judge.note_passed_over(records(A, 9)[0], Bad("refused"))
+    assert not handler.work(a_batch(A=[0], B=[0]), term)
+    assert (career.committed, term.paused) == ({B: 1}, False)
+
+
+@pytest.mark.parametrize("on_error", [skip(), dead_letter(except_=Bad)])
+@pytest.mark.parametrize("fails", [0, ALWAYS])
+def test_of_a_batch_that_was_abandoned_nothing_more_is_begun_and_no_hold_up_waits_for_it(
+    fails, on_error, monkeypatch
+):
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.OnError.pause_s", lambda *_: 0.001)
+    career, calls = FakeCareer(fails={(A, 0): fails}), count()
+    lost: list[bool] = []
+    career.before_handle = lambda _: next(calls) == 0 and lost.append(True)
+    handler = a_handler(career, on_error, batches=BY_PARTITION, is_lost=lambda: bool(lost))
+    assert not handler.work(a_batch(A=[0], B=[0]), open_term(7))
+    assert [line for line in career.log if line.startswith("handle")] == ["handle A0"]

@@ -12,7 +12,15 @@ from fake_career import A, B, Bad, FakeCareer, a_batch, a_handler, open_term
 from few_znodes import FewZnodes
 from test_handling_laws import BY_KEY
 
-from leaderq.errors import BadVersion, ConnectionLost, CorruptRecord
+from leaderq.base import clock
+from leaderq.errors import (
+    BadVersion,
+    ConnectionLost,
+    CorruptRecord,
+    Deposed,
+    Reason,
+    SessionExpired,
+)
 from leaderq.kafka import Record, dead_letter, retry, skip
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import burials
@@ -126,6 +134,22 @@ def test_the_end_of_a_request_is_written_again_where_it_may_be_lost(znode, is_do
     burials.take_back(znode, PATH, "t-0@2")
     assert znode.found["asked"] == []
     assert burials.wait_until_done(znode, PATH, "t-0@2", 0.0)
+
+
+def test_while_zookeeper_is_silent_in_a_term_that_is_to_end_it_is_asked_again_after_a_pause(
+    znode, monkeypatch
+):
+    slept: list[float] = []
+    monkeypatch.setattr(clock, "sleep", slept.append)
+    znode.ask("t-0@1")
+    (record,), term = a_batch(A=[1]).records[A], znode.term(7)
+    term.wind_up(Reason.STEP_DOWN)
+    znode.get_errors = [ConnectionLost("no")] * 2
+    znode.requests.done(term, record)
+    assert slept == [0.05, 0.05]
+    znode.get_errors = [SessionExpired("no")]
+    with pytest.raises(Deposed):
+        znode.requests.done(term, record)
 
 
 def test_what_is_no_request_is_said_and_lets_nothing_pass(znode, caplog):

@@ -71,17 +71,20 @@ class Life:
 
     def round(self) -> None:
         """As the term's consumer does."""
+        is_stored = bool(self.open) and self.open[0].answer is True
         if self.commits.is_abandoning:
             assert self.commits.is_abandonment_over() == (not self.commits.is_abandoning)
+            self.shown = {} if is_stored else self.shown
             return
         shows = self.commits.state in (CommitState.POSITIONS, CommitState.AFTER_POSITIONS)
-        is_shown = shows and self.open[0].answer is True
         try:
+            is_shown = shows and is_stored
             assert self.commits.finish_positions() == (self.shown if is_shown else None)
+            self.shown = {} if is_shown else self.shown
             self.commits.start(ANY)
             if (ends := self.commits.finish(may_wait=False)) is not None:
                 assert ends == self.wanted == self.stored[-1]
-                self.wanted = None
+                self.wanted, self.shown = None, {}
         except BatchLost:
             assert self.commits.lost() is (self.wanted is not None)
         except EffectRefused as exc:

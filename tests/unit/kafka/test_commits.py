@@ -158,25 +158,6 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once():
     assert (more(), asked.qsize()) == (None, 4)
 
 
-def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed(
-    store,
-):
-    """Though another one is in hand by now, for a question that nobody has taken back."""
-    thread = ConsumerThread(SimpleNamespace(career="c"))
-    batch = Batch({A: [ROW]})
-    positions = SimpleNamespace(losses=3, parts=[batch])
-    consumer: Any = SimpleNamespace(positions=positions, commits=store.commits)
-    consumer.offer = consumer.offer_beside = lambda: batch
-    assert thread._offered(consumer) is thread._offered_beside(consumer) is batch
-    positions.losses += 1
-    with pytest.raises(BatchLost):
-        thread._offered_beside(consumer)
-    ask = thread._committing({A: 6}, is_behind=False)
-    with pytest.raises(BatchLost):
-        [ask(consumer) for _ in range(2)]
-    assert (store.commits.wanted, store.asked) == (None, [])
-
-
 # -- a term's consumer, on clients of which only some parts answer
 
 
@@ -312,6 +293,40 @@ def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_bet
         at[0] += 60.0
 
 
+def test_beside_a_batch_that_was_abandoned_nothing_is_handed_out_and_nothing_of_it_is_committed():
+    """Though another one is in hand by now, for a question that nobody has taken back."""
+    consumer = Reading()
+    batch = consumer.until_offered()
+    consumer.positions.drop()
+    with pytest.raises(BatchLost):
+        consumer.offer_beside()
+    consumer.positions.parts.append(batch)
+    consumer.request_commit(batch.ends)
+    assert (consumer.commits.wanted, type(consumer.commits.failure)) == (None, BatchLost)
+    assert consumer.offer() is batch
+    consumer.request_commit(batch.ends)
+    assert consumer.commits.wanted == batch.ends
+
+
+@pytest.mark.parametrize("came_with", ["a commit", "an answer"])
+def test_what_was_abandoned_before_anybody_took_it_is_not_handled(came_with):
+    """As when the term is paused meanwhile, and an operator sets the offsets past it."""
+    thread: Any = ConsumerThread(SimpleNamespace(career="c"))
+    thread._thread, thread._gate = SimpleNamespace(is_alive=lambda: True), JoinGate(open_term(7))
+    consumer = thread._term_consumer = Reading()
+    for is_abandoned in (False, True):
+        batch = consumer.until_offered()
+        if came_with == "a commit":
+            thread._next_batch = batch
+        else:
+            thread.next(open_term(7), 0.0)
+            thread._question.answer.put((batch, None))
+        if is_abandoned:
+            consumer.positions.drop()
+        assert thread.next(open_term(7), 0.0) is (None if is_abandoned else batch)
+    assert thread._requests.qsize() >= 1
+
+
 class Elsewhere(OffsetStore):
     """Keeps its offsets outside the group."""
 
@@ -405,3 +420,29 @@ def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_c
             if consumer.offer() is not None and not consumer.commits.is_busy:
                 consumer.commits.request({A: 6}, in_hand=True)
     assert len(consumer.clients) == (4 if is_ours else 1)
+
+
+def test_an_operators_offset_is_followed_though_this_leader_has_once_proved_itself_with_it(at):
+    """Idle at 5, then five records are handled, then somebody wants them handled again."""
+    stored: dict[Partition, int] = {A: 5}
+
+    def commit(offsets: Any, _note: str) -> DoneAtOnce:
+        stored.update(offsets)
+        return DoneAtOnce()
+
+    known = {"committed": lambda _: dict(stored), "positions": lambda: dict(stored)}
+    consumer = Reading(records={}, commit=commit, **known)
+    while at[0] < 110.0:
+        at[0] += 0.5
+        consumer.round()
+    (client,) = consumer.clients
+    client.records = {A: [ROW]}
+    batch = consumer.until_offered()
+    consumer.commits.request(batch.ends, in_hand=True)
+    while consumer.commits.wanted is not None:
+        consumer.round()
+    assert stored == consumer.positions.committed == {A: 6}
+    stored[A] = 5
+    client.joins = 2
+    consumer.round()
+    assert consumer.positions.committed == {A: 5}

@@ -23,13 +23,14 @@ from fake_career import (
 )
 from test_declaration import Sums, dressed
 
+from leaderq.base import clock
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import DependencyUnavailable, KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.kafka.handling import batch_handler
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition
-from leaderq.term import Term
+from leaderq.term import Reason, Term
 
 ALWAYS = 10**9
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
@@ -88,17 +89,38 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(mo
     assert career.committed == {}
 
 
+def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(monkeypatch):
+    """Even if this process leads again much later, having handled nothing since."""
+    now_s = [100.0]
+    monkeypatch.setattr(clock, "now_s", lambda: now_s[0])
+    career, held = FakeCareer(), list[str | None]()
+    career.before_handle = failing_at([OSError("away")] * 3, (A, 0))
+    handler = a_handler(career, skip(), on_held_up=held.append)
+    for number in (7, 8):
+        term = open_term(number)
+        monkeypatch.setattr(term, "wait", lambda _, term=term: [term.pause(True), True][1])
+        assert not handler.work(a_batch(A=[0]), term)
+        now_s[0] += 1000.0
+    term.pause(False)  # and that is another one
+    assert not handler.work(a_batch(A=[0]), term)
+    term.pause(False)
+    assert handler.work(a_batch(A=[0]), term)
+    assert career.committed == {A: 1}
+    assert [why is None for why in held] == [False, True] * 3
+
+
 # -- too many in a row ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", [skip, dead_letter])
 @pytest.mark.parametrize("key", [b"%d", None])
-def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(key, ending, caplog, monkeypatch):
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
+def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(key, ending, caplog):
     career = FakeCareer(fails={(A, n): ALWAYS for n in range(109)}, names=True)
+    term = open_term(7)
     rows = [row.replace(key=key and key % row.offset) for row in records(A, *range(109))]
-    with caplog.at_level(logging.WARNING), pytest.raises(Bad):
-        a_handler(career, ending()).work(Batch({A: rows}), open_term(7))
+    handler = a_handler(career, ending(), on_held_up=lambda _: term.wind_up(Reason.STEP_DOWN))
+    with caplog.at_level(logging.WARNING):
+        assert not handler.work(Batch({A: rows}), term)
     assert career.committed == {A: 100}
     assert "records=t-0@100 most_in_a_row=100" in caplog.text
 

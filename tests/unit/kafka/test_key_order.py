@@ -121,13 +121,14 @@ def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_don
     career, found = OneByOne(), batch(A="abc")
     marks: Any = FakeMarks(career, {})
     with by_key(career, skip(), more=lambda *_: None, marks=marks) as handler:
-        unclean, clean = open_term(7, unclean=True), open_term(8)
+        unclean = open_term(8, unclean=True)
+        assert BatchWork(handler, found, open_term(7)).slides
         first = BatchWork(handler, found, unclean)
-        assert not first.commits_meanwhile
-        assert BatchWork(handler, found, clean).commits_meanwhile
+        assert not first.slides
         assert first.run()
         assert career.log[-1] == "commit A=3" and len(career.log) == 4
-        assert BatchWork(handler, found, unclean).commits_meanwhile
+        assert BatchWork(handler, found, unclean).slides
+        assert not BatchWork(handler, found, open_term(9, unclean=True)).slides
 
 
 def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun(monkeypatch):

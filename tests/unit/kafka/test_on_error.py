@@ -19,8 +19,7 @@ from leaderq.kafka.handling import on_error
 from leaderq.kafka.handling.on_error import (
     DependencyUnavailable,
     Ending,
-    HoldUp,
-    HoldUps,
+    ErrorJudge,
     OnError,
     PoisonRecord,
     ProcessDied,
@@ -216,42 +215,101 @@ def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_ove
     assert three.decision(1, ValueError()) is Ending.SKIP
 
 
-# -- hold-ups --------------------------------------------------------------------------------------
+# -- the judge -------------------------------------------------------------------------------------
+
+BAD = ValueError()
+TWICE = retry(1, 2.0, then=skip())
+ONE_BY_ONE = RetryAfter(0.0, one_by_one=True)
+HELD_UP = RetryAfter(0.5, held_up_s=0.0)
+
+
+def decided(judge: ErrorJudge, now_s: float = 10.0, **asked: Any) -> object:
+    given = {"error": BAD, "record": record(), "attempts": 1, "records": 1, "is_outage": False}
+    return judge.decide(now_s=now_s, **{**given, **asked})
+
+
+@pytest.mark.parametrize(
+    ("given", "commits_first", "asked", "decision"),
+    [
+        (skip(), False, {"is_outage": True}, HELD_UP),
+        (TWICE, False, {"records": 2}, RetryAfter(2.0)),
+        (TWICE, False, {"records": 2, "attempts": 2}, ONE_BY_ONE),
+        (TWICE, False, {"attempts": 2}, Ending.SKIP),
+        (TWICE, True, {"records": 2, "attempts": 2}, Ending.SKIP),
+        (retry(1, 2.0), False, {"records": 2, "attempts": 2}, Ending.RAISE),
+        ("raise", False, {}, Ending.RAISE),
+        (dead_letter(), False, {}, Ending.DEAD_LETTER),
+        (dead_letter(deaths=2), False, {"error": SystemExit(1)}, RetryAfter(0.5)),
+        (dead_letter(deaths=2), True, {"error": SystemExit(1)}, Ending.DEAD_LETTER),
+    ],
+)
+def test_a_failure_is_decided_about_by_the_first_row_that_fits(
+    given, commits_first, asked, decision
+):
+    judge = ErrorJudge(policy(given, "C"), commits_first=commits_first)
+    assert decided(judge, **asked) == decision
+    assert judge.end_hold_up() is (decision == HELD_UP)
+
+
+@pytest.mark.parametrize(
+    ("given", "commits_first", "is_outage"),
+    [
+        ("raise", False, False),
+        (skip(), False, True),
+        (skip(), True, False),
+        (retry(1), True, True),
+        (TWICE, True, True),
+    ],
+)
+def test_the_work_is_held_up_where_a_record_may_be_repeated_and_not_where_errors_are_raised(
+    given, commits_first, is_outage
+):
+    judge = ErrorJudge(policy(given, "C"), commits_first=commits_first)
+    assert judge.is_outage(ConnectionError()) is is_outage
+    assert not judge.is_outage(BAD)
 
 
 def test_a_hold_up_lasts_five_minutes_and_begins_again_after():
-    found = OnError(backoff_s=1.0)
-    hold_ups = HoldUps(found)
-    assert not hold_ups.is_held_up
-    assert hold_ups.decision(10.0) == HoldUp(1.0, 0.0)
-    assert hold_ups.is_held_up is True
-    assert hold_ups.decision(12.0) == HoldUp(2.0, 2.0)
-    assert hold_ups.decision(309.9) == HoldUp(4.0, pytest.approx(299.9))
-    assert hold_ups.decision(310.0) is Ending.RAISE
-    assert not hold_ups.is_held_up
-    assert hold_ups.decision(311.0) == HoldUp(1.0, 0.0)
-    hold_ups.note_handled()
-    assert not hold_ups.is_held_up
-    assert hold_ups.decision(400.0) == HoldUp(1.0, 0.0)
+    judge = ErrorJudge(OnError(backoff_s=1.0))
+
+    def held_up(now_s: float) -> object:
+        return decided(judge, now_s, is_outage=True)
+
+    assert held_up(10.0) == RetryAfter(1.0, held_up_s=0.0)
+    assert held_up(12.0) == RetryAfter(2.0, held_up_s=2.0)
+    assert held_up(309.9) == RetryAfter(4.0, held_up_s=pytest.approx(299.9))
+    assert held_up(310.0) is Ending.RAISE
+    assert not judge.end_hold_up()
+    for over in (judge.end_hold_up, judge.note_handled):
+        assert held_up(400.0) == RetryAfter(1.0, held_up_s=0.0)
+        assert (over(), over()) == (True, False)
 
 
 def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(monkeypatch):
     monkeypatch.setattr(on_error, "MOST_IN_A_ROW", 2)
-    hold_ups = HoldUps(OnError(Ending.SKIP))
-    for offset, key, error, are_too_many in (
-        (1, b"a", KeyError(), False),
-        (2, b"a", KeyError(), False),
-        (3, None, KeyError(), False),
-        (3, None, KeyError(), False),
-        (4, None, KeyError(), True),
-        (5, b"c", ValueError(), False),
-        (6, b"d", ValueError(), False),
-        (7, b"e", ValueError(), True),
+    judge, first = ErrorJudge(skip()), ErrorJudge(skip(), commits_first=True)
+
+    def passes_over(judge: ErrorJudge, offset: int, key: bytes | None, error: Exception) -> bool:
+        decision = decided(judge, error=error, record=record(offset, key))
+        assert decision in (Ending.SKIP, HELD_UP)
+        if decision is Ending.SKIP:
+            judge.note_passed_over(record(offset, key), error)
+        judge.end_hold_up()
+        return decision is Ending.SKIP
+
+    for offset, key, error, is_passed_over in (
+        (1, b"a", KeyError(), True),
+        (2, b"a", KeyError(), True),
+        (3, None, KeyError(), True),
+        (3, None, KeyError(), True),
+        (4, None, KeyError(), False),
+        (5, b"c", ValueError(), True),
+        (6, b"d", ValueError(), True),
+        (7, b"e", ValueError(), False),
     ):
-        assert hold_ups.are_too_many(record(offset, key), error) is are_too_many
-        if not are_too_many:
-            hold_ups.note_passed_over(record(offset, key), error)
-    hold_ups.note_handled()
-    assert not hold_ups.are_too_many(record(7, b"e"), error)
-    hold_ups.note_passed_over(record(7, b"e"), error)
-    assert not hold_ups.are_too_many(record(8, b"f"), error)
+        assert passes_over(judge, offset, key, error) is is_passed_over
+        assert passes_over(first, offset, key, error)  # it is committed, so it cannot wait
+    assert not judge.note_handled()
+    assert passes_over(judge, 7, b"e", BAD)
+    assert passes_over(judge, 8, b"f", BAD)
+    assert not passes_over(judge, 9, b"g", BAD)

@@ -140,7 +140,7 @@ def test_after_a_rejoin_a_batch_is_kept_if_all_of_it_is_held_and_nobody_has_move
     positions.parts.append(Batch({A: rows(A, 10, 14), B: rows(B, 4)}))
     assert positions.resume(stored, set(stored), own) == moved
     is_kept = positions.in_hand is not None
-    assert (is_kept, positions.losses) == (handed == {A: 15, B: 5}, int(not is_kept))
+    assert (is_kept, positions.is_lost) == (handed == {A: 15, B: 5}, not is_kept)
     assert positions.handed == handed
     assert is_kept or positions.committed == handed
 
@@ -328,13 +328,13 @@ class SharedGroup(RuleBasedStateMachine):
     @rule(some=SOME)
     def rest(self, some: set[Partition]) -> None:
         """Their records in hand are read again later."""
-        in_hand, losses = self.positions.in_hand, self.positions.losses
+        in_hand, is_lost = self.positions.in_hand, self.positions.is_lost
         for where in some:
             self.positions.rest(where, 0.0)
         left = self.positions.in_hand
         found = {} if left is None else left.records
         assert found == {at: each for at, each in in_hand.records.items() if at not in some}
-        assert self.positions.losses == losses
+        assert self.positions.is_lost == is_lost
 
     @rule(held=SOME, others=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4)))
     def rebalance(self, held: set[Partition], others: dict[Partition, int]) -> None:
@@ -387,5 +387,5 @@ def test_what_is_handed_out_beside_a_batch_is_one_with_it():
     offsets = {at: [row.offset for row in each] for at, each in positions.in_hand.records.items()}
     assert (offsets, positions.in_hand.ends) == ({A: [14, 15], C: [4]}, {A: 16, C: 5})
     positions.drop()
-    assert (positions.in_hand, positions.losses) == (None, 1)
+    assert (positions.in_hand, positions.is_lost) == (None, True)
     assert positions.handed == positions.committed == {A: 11, B: 1, C: 4}

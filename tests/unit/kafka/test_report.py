@@ -108,7 +108,8 @@ def test_a_report_of_a_newer_version_is_read_without_what_is_not_known():
 NO_REPORTS = b"""
     \xff no [] "x" {"partitions":[]} {"partitions":{"t-0":5}} {"partitions":{"t-0":{"position":1}}}
     {"term":"four"} {"term":true} {"held_up":3} {"at":null} {"at":"noon"} {"rate_per_s":"quick"}
-    {"at":Infinity}
+    {"at":Infinity} {"topic_ids":null} {"topic_ids":["a"]} {"topic_ids":{"t":5}} {"group":[]}
+    {"dead_letters":7}
 """
 
 
