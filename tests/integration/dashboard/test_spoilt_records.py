@@ -42,7 +42,8 @@ def good() -> dict[str, Any]:
     run = TickRun(now_ms(), now_ms(), 5, "host-c")
     ticks = schedule().record
     assert isinstance(ticks, ScheduleRecord)
-    report = DrainReport(5, calendar_s(), None, {"t-0": PartitionLag(1, 9, 8)}, 1.0, 1.0, 4.0)
+    later_s = calendar_s() + 600  # it is fresh however long it takes to store them all
+    report = DrainReport(5, later_s, None, {"t-0": PartitionLag(1, 9, 8)}, 1.0, 1.0, 4.0)
     found = {
         "term": json.dumps(record),
         "control": encoded(Wishes(asked=asked)),
