@@ -21,7 +21,6 @@ class Clockwork(Recorder):
 
     @schedule(every_s=EVERY_S, catch_up="all", on_crash=ON_CRASH)
     def tidy(self, tick: Tick) -> None:
-        """Never looks at its term."""
         at = round(tick.at.timestamp() * 1000)
         self.note("begun", tick.term, tick=at, attempt=tick.attempt)
         time.sleep(0.02)

@@ -64,8 +64,6 @@ class Recorder(LeaderCareer):
 
 
 class Slow(Recorder):
-    """A unit of work takes a second, whatever happens meanwhile."""
-
     name = "recorder"
 
     def execute(self, term: Term) -> None:
@@ -75,8 +73,6 @@ class Slow(Recorder):
 
 
 class Failing(Recorder):
-    """Every unit of work raises."""
-
     name = "recorder"
 
     def execute(self, term: Term) -> None:

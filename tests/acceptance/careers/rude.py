@@ -165,16 +165,12 @@ class NeverRetires(TinyUnits):
 
 
 class LeavesAPool(TinyUnits):
-    """A thread for which Python waits before it ends the process."""
-
     def prepare(self) -> None:
         self.pool = ThreadPoolExecutor(1)
         self.pool.submit(time.sleep, LONG_S)
 
 
 class LeavingChildren(TinyUnits, Children):
-    """What was started when the term began is still there when the hand-over has returned."""
-
     seconds = LONG_S
 
     def inaugurate(self, term: Term) -> None:
@@ -190,8 +186,6 @@ class Unprivileged(TinyUnits):
 
 
 class AsyncRude(AsyncLeaderCareer):
-    """As :class:`Rude`, in coroutines."""
-
     name = "rude"
     swallows: tuple[type[BaseException], ...] = ()
 

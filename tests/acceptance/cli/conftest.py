@@ -76,7 +76,6 @@ class Done(NamedTuple):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The objects of ``--json``."""
         return self.objects(code=0)
 
     def objects(self, *, code: int) -> list[dict[str, Any]]:
@@ -135,7 +134,6 @@ def shell(folder, monkeypatch, capfdbinary) -> Shell:
 
 @pytest.fixture
 def begin(folder) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
-    """Begin a command as a process, whose settings are given so; all are ended after the test."""
     with ExitStack() as stack:
 
         def start(*arguments: str, settings: dict[str, str], **more: Any) -> Any:
@@ -150,8 +148,6 @@ def begin(folder) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
 
 @pytest.fixture
 def stand(folder, start) -> Callable[..., CandidateProcess]:
-    """Start a candidate of *ad-billing*, and wait until it stands."""
-
     def begin(name: str, target: str = "billing:AdBilling", *arguments: str) -> CandidateProcess:
         process: CandidateProcess = start(target, id=name, cwd=folder, arguments=arguments)
         process.wait_for("standing")
@@ -180,11 +176,9 @@ def given(zookeeper_server, znode_root) -> dict[str, str]:
 
 @pytest.fixture
 def ask(shell, given) -> Shell:
-    """Run a verb about *ad-billing*."""
     return lambda *words, **more: shell(*words, **{**given, "career": "ad-billing", **more})
 
 
 @pytest.fixture
 def queue(shell, session, zookeeper_server) -> Shell:
-    """Run ``leaderq queue``."""
     return lambda *words, **more: shell("queue", *words, zookeeper=zookeeper_server.address, **more)

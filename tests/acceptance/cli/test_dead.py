@@ -31,7 +31,6 @@ def settings(letters, given) -> dict[str, str]:
 
 @pytest.fixture
 def dead(shell, settings) -> Callable[..., Any]:
-    """Run ``leaderq dead``."""
     return lambda *arguments: shell("dead", *arguments, **settings)
 
 

@@ -37,8 +37,6 @@ COUNT = 6
 
 
 class Offsets:
-    """The verb, and the careers of a folder."""
-
     module = "reading"
 
     def __init__(self, shell: Any, folder: Any, given: dict[str, str], kafka: str) -> None:

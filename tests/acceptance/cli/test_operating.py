@@ -160,8 +160,6 @@ def test_lag_rate_and_catch_up_are_shown_until_nobody_leads_and_what_is_no_repor
     assert (view["leader"], view["drain"]["fresh"]) == (None, False)
 
 
-# -- a career whose work fails: why nobody leads it; and its end by forget
-
 COOL_OFF = ("--cool-off-s", "600", "--yield-s", "600")
 
 
@@ -215,9 +213,6 @@ def test_one_damaged_record_hides_neither_itself_nor_the_other_careers(
         done = shell(verb, "--json", **given)
         assert [one["career"] for one in done.objects(code=1)] == ["ad-billing"]
         assert "leaderq raise-floor" in done.err
-
-
-# -- at a terminal
 
 
 @pytest.fixture

@@ -26,8 +26,6 @@ def path(znode_root) -> str:
 
 @pytest.fixture
 def drain(begin, path, given) -> Callable[..., subprocess.Popen[bytes]]:
-    """Begin ``leaderq queue drain`` as a process."""
-
     def start(*arguments: str, timeout_s: str = "20") -> subprocess.Popen[bytes]:
         settings = {"zookeeper": given["zookeeper"], "session_timeout_s": timeout_s}
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}

@@ -17,7 +17,6 @@ def path(znode_root) -> str:
 
 @pytest.fixture
 def jobs(session, path) -> Iterator[DynoQueue]:
-    """A queue of two shards, as a program has it."""
     once = Retry(attempts=1)
     with DynoQueue(
         session, path, shards=("a", "b"), strategy=lambda _, __: "a", retry=once

@@ -30,8 +30,6 @@ class Streams(LeaderCareer):
 
 @pytest.fixture
 def leaderq_under(folder):
-    """Run a verb in a shell that redirects its streams."""
-
     def run(*arguments: str, redirected: str) -> subprocess.CompletedProcess:
         shell = ["sh", "-c", f'exec "$@" {redirected}', "sh"]
         return subprocess.run(
@@ -77,9 +75,6 @@ def test_what_a_career_prints_goes_into_no_socket_of_ours(
     assert not any("socket" in stream for stream in streams)
 
 
-# -- ``leaderq servers up --detach``
-
-
 def test_servers_stay_in_the_background_until_they_are_told_to_go(folder, shell, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -104,9 +99,6 @@ def test_servers_stay_in_the_background_until_they_are_told_to_go(folder, shell,
         down = servers("down")
     assert (down.returncode, down.stderr) == (0, "stopped\n")
     assert "no servers run" in servers("down").stderr
-
-
-# -- what a shell completes: verbs, options, careers, candidates and queues
 
 
 @pytest.fixture

@@ -37,8 +37,6 @@ def given(zookeeper_server, kafka_broker):
 
 @pytest.fixture
 def findings(shell):
-    """What doctor finds, by check, when it ends with this code."""
-
     def found(*arguments, code=0, **settings):
         found = shell("doctor", *arguments, "--json", **settings).objects(code=code)
         return {each["check"]: (each["verdict"], each["detail"]) for each in found}
@@ -87,7 +85,6 @@ def test_doctor_knows_the_class_and_the_career_whose_name_was_nearly_given(
 def test_doctor_asks_kafka_for_a_career_without_topics_only_if_it_is_told_where(
     findings, zookeeper_server
 ):
-    """A new user has no Kafka."""
     given = {"zookeeper": zookeeper_server.address}
     assert "kafka" not in findings("--career", "billing:AdBilling", **given)
     nobody = given | {"kafka": "127.0.0.1:1", "connect_timeout_s": "1"}

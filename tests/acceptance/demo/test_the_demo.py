@@ -35,8 +35,6 @@ def scratch(tmp_path) -> Path:
 
 @pytest.fixture
 def start(tmp_path, scratch, mark) -> Iterator[Start]:
-    """Start the demo; whatever is left of it after the test is killed."""
-
     def begin(*arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "leaderq", "demo", *arguments],
@@ -54,7 +52,6 @@ def start(tmp_path, scratch, mark) -> Iterator[Start]:
 
 
 def logs_in(scratch: Path) -> str:
-    """What the candidates logged, where the demo kept it."""
     return "".join(
         f"\n--- {log.name}\n{log.read_text(errors='replace')}"
         for log in sorted(scratch.glob("*/?.log"))

@@ -54,7 +54,6 @@ class Terminal:
         return self._process.wait(60 * patience())
 
     def interrupt(self) -> int:
-        """Ctrl-C."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         return self.ended()
@@ -88,7 +87,6 @@ class Reader:
         return terminal
 
     def types(self, command: str) -> str:
-        """A command that ends; gives what it printed."""
         done = subprocess.run(
             ["bash", "-c", command], cwd=self.cwd, env=self.environment,
             capture_output=True, text=True, check=False, timeout=90 * patience(),

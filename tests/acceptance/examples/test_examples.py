@@ -151,9 +151,6 @@ def test_the_collector_does_what_its_readme_says(reader, servers, tmp_path):
     leased.release()
 
 
-# -- work orders
-
-
 README = EXAMPLES / "work_orders" / "README.rst"
 
 

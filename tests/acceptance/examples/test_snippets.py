@@ -328,7 +328,6 @@ def test_the_quickstart_and_the_readme(reader, tmp_path):
 
 
 def operate(user: Reader) -> None:
-    """The commands of the page about operating, while b leads and a waits."""
     status, members, history, step_down, transfer, pause, resume, doctor = [
         line.replace("billing", "counter").replace("host-b", "b") for line in commands("operating")
     ]
@@ -343,7 +342,6 @@ def operate(user: Reader) -> None:
 
 
 def queues(user: Reader) -> None:
-    """The commands of the page about queues."""
     listing, put, dead, requeue, drain = commands("queues")
     (Path(user.cwd) / "orders.txt").write_text("one\ntwo\n")
     user.types(put)
@@ -363,7 +361,6 @@ def test_the_python_of_the_readme_is_that_of_the_quickstart():
 
 
 def lines(snippet: str) -> list[str]:
-    """Without remarks and empty lines."""
     return [code for line in snippet.splitlines() if (code := line.partition("  #")[0].rstrip())]
 
 

@@ -15,7 +15,6 @@ CAREERS = Path(__file__).parents[1] / "careers"
 
 @pytest.fixture
 def zookeeper(zookeeper_server) -> Iterator[Session]:
-    """A session of the test's own."""
     with connect(zookeeper_server.address) as session:
         yield session
 
@@ -27,8 +26,6 @@ def history(tmp_path) -> History:
 
 @pytest.fixture
 def start(start, history):
-    """Start a candidate of a career in ``careers/``."""
-
     def begin(target, *, arguments=(), environment=None, **more):
         told = {"HISTORY": str(history.path), **(environment or {})}
         arguments = ["--cool-off-s", "0.2", *arguments]

@@ -25,8 +25,6 @@ def leading(candidate, **more):
 
 @pytest.fixture
 def standing(start):
-    """Start candidates that stand in this order; the first one leads."""
-
     def begin(*ids, target=RECORDER, **options):
         candidates = []
         for id_ in ids:
@@ -107,8 +105,6 @@ def test_a_failing_career_hands_over_cools_off_and_stands_again(start, history):
     assert {line["reason"] for line in history.lines("handOver")} == {"failed"}
     a.wait_for("term_began", count=3)
 
-
-# -- the guardian
 
 TINY = "rude:TinyUnits"
 

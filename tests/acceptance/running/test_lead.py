@@ -46,8 +46,6 @@ def journal(tmp_path) -> Path:
 
 @pytest.fixture
 def lead(start):
-    """Start a candidate that runs a command, and wait until it stands."""
-
     def begin(*command: str, id: str = "a", **options):
         candidate = start("commands", id=id, command=command, **options)
         candidate.wait_for("standing")

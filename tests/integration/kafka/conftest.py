@@ -16,15 +16,12 @@ from leaderq.zookeeper import connect
 
 @pytest.fixture
 def four_partitions(kafka_broker, topic_name):
-    """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
 def feed(kafka_broker, four_partitions):
-    """Put numbered records on the topic; returns their values."""
-
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
         rows = ((b"k%d" % (int(value) % 16), value, [("n", value)]) for value in values)
@@ -43,7 +40,6 @@ def session(zookeeper_server):
 
 @pytest.fixture
 def drive(kafka_broker, four_partitions, session, znode_root):
-    """Prepare a career on that topic and broker."""
     made: list[Driver] = []
 
     def make(

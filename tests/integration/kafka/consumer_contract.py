@@ -24,15 +24,12 @@ def allowed() -> None:
 
 
 def commit(consumer: ConsumerClient, offsets: Offsets, note: str = "") -> None:
-    """Commit, and wait until the broker has acknowledged it."""
     committing = consumer.commit(offsets, note)
     assert committing.done(30.0)
     assert committing.done(0.0)
 
 
 class ConsumerContract:
-    """One contract class for the port; each client inherits it."""
-
     factory: ConsumerFactory
     kafka: type[RealKafka] = RealKafka
     frozen_s = 5.0
@@ -40,7 +37,6 @@ class ConsumerContract:
 
     @pytest.fixture
     def make_consumer(self, kafka_broker, four_partitions):
-        """Open a consumer of the test's topic; all are closed afterwards."""
         made: list[ConsumerClient] = []
 
         def make(**changes: Any) -> ConsumerClient:

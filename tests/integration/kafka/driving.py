@@ -25,8 +25,6 @@ def new_term(session: Session) -> OpenTerm:
 
 
 class Recorder(KafkaLeaderCareer):
-    """Remembers what it was given, in order."""
-
     def __init__(self) -> None:  # on purpose without super().__init__()
         self.seen: list[Record] = []
 
@@ -64,14 +62,11 @@ def given(career: Any, session: Session, id: str, /, **settings: Any) -> Any:
 
 
 class Driver:
-    """Plays the runner for one career."""
-
     def __init__(self, career: KafkaLeaderCareer) -> None:
         self.career: Any = career
         self.term = new_term(career.session)
 
     def begin(self) -> Driver:
-        """Win a term."""
         self.term = new_term(self.career.session)
         self.career._begin(self.term)
         self.career.inaugurate(self.term)

@@ -88,8 +88,6 @@ def unsigned_token() -> tuple[str, float]:
 
 
 class Tokens(AbstractTokenProvider):
-    """Issues such tokens to kafka-python."""
-
     def token(self) -> str:
         return unsigned_token()[0]
 

@@ -72,7 +72,6 @@ class Output:
 
     @property
     def is_stable(self) -> bool:
-        """Whether no open transaction holds readers up."""
         which = self.address, self.topic
         return self._kafka.log_ends(*which) == self._kafka.end_offsets(*which)
 
@@ -90,7 +89,6 @@ class Stage:
         self.where = Partition(self.topic, 0)
 
     def commit(self, producer: ProducerClient, offset: int) -> None:
-        """Commit, as often as Kafka wants to be asked."""
         for _ in range(20):
             try:
                 producer.commit({self.where: offset}, self.group.group_metadata(), 5.0)
@@ -100,12 +98,10 @@ class Stage:
         raise AssertionError("the commit did not come to an end")
 
     def begin(self, producer: ProducerClient, value: bytes) -> None:
-        """A transaction with one message."""
         producer.begin()
         producer.produce(Message(self.output.topic, value))
 
     def transact(self, producer: ProducerClient, value: bytes, offset: int) -> None:
-        """One message and its offset."""
         self.begin(producer, value)
         self.commit(producer, offset)
 
@@ -128,19 +124,14 @@ class Stage:
 
 
 class ProducerContract:
-    """One contract class for the port; each client inherits it."""
-
     factory: ProducerFactory
     consumers: ConsumerFactory
     kafka: type[RealKafka] = RealKafka
     fenced_causes: tuple[str, ...]
     """What the broker's error is called by the library, for a producer that was fenced."""
 
-    # ---- what the tests work with
-
     @pytest.fixture
     def make_producer(self, kafka_broker, topic_name):
-        """Open a producer of the test's own transactional id; all are closed afterwards."""
         made: list[ProducerClient] = []
 
         def make(*, fenced: bool = True, **changes: Any) -> ProducerClient:
@@ -158,12 +149,10 @@ class ProducerContract:
 
     @pytest.fixture
     def output(self, kafka_broker, topic_name):
-        """A topic to produce to."""
         return Output(kafka_broker.address, f"{topic_name}-out", self.kafka)
 
     @pytest.fixture
     def group(self, kafka_broker, four_partitions):
-        """The career's member of the group."""
         with self.joined(kafka_broker.address, four_partitions) as member:
             yield member
 
@@ -182,11 +171,8 @@ class ProducerContract:
         return Stage(make_producer, output, group, self.kafka)
 
     def assert_refused_by_broker(self, error: BaseException) -> None:
-        """The cause is what the broker answered."""
         told = f"{error} {error.__cause__!r}"
         assert any(name in told for name in type(self).fenced_causes), told
-
-    # ---- transactions
 
     def test_outputs_and_offsets_appear_together(self, stage):
         producer = stage.make()
@@ -207,8 +193,6 @@ class ProducerContract:
         producer.abort(WAIT_S)
         stage.transact(producer, b"committed", 3)
         stage.shows([b"committed"], 3)
-
-    # ---- zombies
 
     def test_opening_a_producer_fences_nobody(self, stage):
         producer = stage.begun(b"leader's")
@@ -259,8 +243,6 @@ class ProducerContract:
         stage.transact(producer, b"of this generation", 5)
         stage.shows([b"of this generation"], 5)
 
-    # ---- errors
-
     @pytest.mark.parametrize("where", ["no-such-topic", "small"])
     def test_a_message_that_is_refused_fails_the_transaction_and_not_the_producer(
         self, stage, where
@@ -284,8 +266,6 @@ class ProducerContract:
         with pytest.raises(ServersUnreachable):
             make_producer(address=port.address, open_timeout_s=0.5)
         port.release()
-
-    # ---- brokers that go away
 
     @pytest.mark.parametrize("stage_of_it", ["before sending", "after sending"])
     def test_a_commit_is_completed_after_the_broker_was_away(
@@ -335,8 +315,6 @@ class ProducerContract:
 
 
 class RealProducerContract(ProducerContract):
-    """And what is asked of real brokers only."""
-
     def test_a_message_without_a_key_is_refused_by_a_compacted_topic(self, stage):
         where, configs = f"{stage.topic}-compacted", {"cleanup.policy": "compact"}
         self.kafka.create_topics(stage.output.address, {where: 1}, configs=configs)

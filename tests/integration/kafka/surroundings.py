@@ -29,8 +29,6 @@ def delete_topic(address: str, topic: str) -> None:
 
 
 class OthersTransaction:
-    """An open transaction of somebody else."""
-
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer
         producer.init_transactions()
@@ -62,13 +60,11 @@ class RealKafka:
 
     @staticmethod
     def add_partitions(address: str, topic: str, count: int) -> None:
-        """Let the topic have so many."""
         _administrated(address, lambda admin: admin.create_partitions({topic: count}))
 
     @staticmethod
     @contextmanager
     def transaction(address: str, name: str) -> Iterator[OthersTransaction]:
-        """A transaction that is open."""
         with closing(KafkaProducer(bootstrap_servers=address, transactional_id=name)) as producer:
             yield OthersTransaction(producer)
 

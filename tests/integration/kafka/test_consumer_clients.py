@@ -27,7 +27,6 @@ from leaderq.testing import eventually
 
 @pytest.fixture
 def sent(monkeypatch):
-    """How many requests of each kind kafka-python has sent."""
     counts: Counter[str] = Counter()
     send = KafkaConnection.send_request
 
@@ -89,8 +88,6 @@ class RealConsumerContract(ConsumerContract):
 
 
 class TestKafkaPythonConsumer(RealConsumerContract):
-    """The contract, on kafka-python."""
-
     factory = KafkaPythonConsumer
 
     @pytest.fixture
@@ -99,8 +96,6 @@ class TestKafkaPythonConsumer(RealConsumerContract):
 
 
 class TestConfluentConsumer(RealConsumerContract):
-    """The contract, on confluent-kafka."""
-
     factory = ConfluentConsumer
 
     @pytest.fixture

@@ -94,16 +94,11 @@ def test_a_new_group_begins_at_the_time_that_its_career_says(drive, feed, client
     assert sorted(leader.career.values(), key=int) == values
 
 
-# -- what production topics use: every codec, and nothing altered
-
-
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.fixture
 def compressed(kafka_broker, topic_name):
-    """Make a topic of records compressed so, some of them larger than a codec's block."""
-
     def make(codec: str) -> str:
         topic = f"{topic_name}-{codec}"
         create_topics(kafka_broker.address, {topic: 1})

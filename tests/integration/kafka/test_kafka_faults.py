@@ -89,9 +89,6 @@ except Deposed as exc:
 """
 
 
-# -- bug 22: a zombie commits offsets after the new leader has read them ---------------------------
-
-
 def test_a_leader_frozen_and_thawed_is_fenced_and_fences_nobody(
     drive, feed, kafka_broker, zookeeper_server, four_partitions
 ):

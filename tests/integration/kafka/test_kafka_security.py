@@ -56,8 +56,6 @@ def settings_of(security: KafkaSecurity) -> dict[str, Any]:
 
 @pytest.fixture
 def enter(guarded, topic, drive):
-    """Prepare a career that comes in by a listener."""
-
     def make(listener: str, kind: type[Recorder] = Recorder, **attributes: Any) -> Driver:
         words = settings_of(guarded.way_in(listener))
         settings = {"kafka": guarded.address_of(listener), "career": topic, **words}
@@ -96,8 +94,6 @@ def test_a_career_reads_commits_and_produces_where_it_shows_what_is_demanded(
 
 
 class Refusing(Recorder):
-    """Cannot handle one of its records."""
-
     handle = KafkaLeaderCareer.handle
 
     def handle_record(self, record: Record, term: Term) -> None:

@@ -119,7 +119,6 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
 
 
 def waiting(postgres: Database) -> int:
-    """How many sessions of the database wait for a lock."""
     with postgres.connect() as connection:
         row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"

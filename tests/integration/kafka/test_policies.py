@@ -21,8 +21,6 @@ POISON = (b"13", b"57")
 
 
 class Fussy(Recorder):
-    """Cannot handle two of the values, and does not say which."""
-
     name_it: ClassVar[bool] = False
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
@@ -37,15 +35,12 @@ class Fussy(Recorder):
 
 
 class Refusing(Recorder):
-    """Cannot handle anything."""
-
     def handle(self, records: Sequence[Record], term: Term) -> None:
         super().handle(records, term)
         raise ValueError("x" * 1000)
 
 
 def letters_on(address: str, topic: str, count: int) -> list[DeadLetter]:
-    """What stands on a topic of letters, once there are as many."""
     found = eventually(
         lambda: len(rows := read_all(address, topic, isolation="read_committed")) >= count and rows
     )
@@ -75,8 +70,6 @@ def test_poison_goes_to_the_dead_letters_and_everything_else_is_handled_once(
 
 
 def eventually_done(leader: Driver, ends: dict[int, int]) -> None:
-    """Until the store holds the ends of the topic."""
-
     def held() -> bool:
         draining = leader.career._assembly.consumer.loaded
         return {where.number: offset for where, offset in draining.items()} == ends

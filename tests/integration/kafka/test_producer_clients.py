@@ -18,16 +18,12 @@ from leaderq.testing import eventually
 
 
 class TestKafkaPythonProducer(RealProducerContract):
-    """The contract, with kafka-python."""
-
     factory = KafkaPythonProducer
     consumers = KafkaPythonConsumer
     fenced_causes = ("ProducerFencedError", "InvalidProducerEpochError")
 
 
 class TestConfluentProducer(RealProducerContract):
-    """The contract, with confluent-kafka."""
-
     factory = ConfluentProducer
     consumers = ConfluentConsumer
     fenced_causes = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")

@@ -27,7 +27,6 @@ def replaying(letters: Letters, rate_per_s: float = 0.0) -> DeadLetterReplay:
 
 
 def arrived(letters: Letters) -> list[Record]:
-    """What a reader of committed records sees, by the number of its letter."""
     which = letters.address, letters.origin
     found: list[Record] = eventually(
         lambda: (

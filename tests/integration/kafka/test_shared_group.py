@@ -17,8 +17,6 @@ from leaderq.testing import eventually
 
 @pytest.fixture
 def has_caught_up(kafka_broker, four_partitions):
-    """Whether the group has committed all there is."""
-
     def told() -> bool:
         ends = end_offsets(kafka_broker.address, four_partitions)
         stored = committed(kafka_broker.address, four_partitions, four_partitions)

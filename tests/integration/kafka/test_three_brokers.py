@@ -29,13 +29,11 @@ FROZEN_S = 4.0  # longer than the cluster misses a broker (3 s)
 
 @pytest.fixture
 def kafka_broker(kafka_cluster):
-    """Three in the place of one."""
     return kafka_cluster
 
 
 @pytest.fixture
 def four_partitions(kafka_cluster, topic_name):
-    """A topic of 4 partitions with a copy on each broker."""
     create_topics(kafka_cluster.address, {topic_name: 4}, replication=3)
     return topic_name
 
@@ -58,7 +56,6 @@ def restart(member: Any) -> None:
 
 @contextmanager
 def feeding(address: str, topic: str) -> Iterator[list[bytes]]:
-    """Feed the topic until the block ends, with these values."""
     values: list[bytes] = []
     is_over = threading.Event()
 
@@ -95,8 +92,6 @@ class Producing(Forwarding, Handling):
 
 @pytest.fixture
 def make_leaders(drive, kafka_cluster, topic_name):
-    """A career of each kind and client for a topic, each in a group of its own."""
-
     def make(topic: str) -> list[Driver]:
         made = []
         for client in ("kafka-python", "confluent"):

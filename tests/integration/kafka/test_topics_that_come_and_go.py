@@ -36,9 +36,6 @@ def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
         driver.run_until(lambda: False)
 
 
-# -- topics by pattern, and what a client library is told ------------------------------------------
-
-
 def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(drive):
     with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
         drive(client="confluent", client_options={"no.such": 1})

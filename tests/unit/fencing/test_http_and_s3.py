@@ -67,9 +67,6 @@ def test_any_other_answer_is_left_to_the_caller(status, value):
     term.check()
 
 
-# -- S3
-
-
 def head(text: str | None, name: str = METADATA_KEY) -> dict[str, Any]:
     return {"ETag": '"e"', "Metadata": {"of": "others"} | ({} if text is None else {name: text})}
 

@@ -162,9 +162,6 @@ def test_a_resource_is_a_name():
         SqlFence("a\0")
 
 
-# -- a column beside the data
-
-
 def reports(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return connection.execute("SELECT name, text, term FROM reports").fetchall()
 
@@ -203,9 +200,6 @@ def test_a_row_is_one_statement_with_each_column_once():
 def test_a_row_without_its_key_or_with_a_term_of_its_own_is_refused(connect):
     with pytest.raises(ConfigurationError, match="row has no 'name'; row has 'term', which"):
         ROWS.put(connect(), token(1), {"text": "x", "term": 4})
-
-
-# -- a connection and a session of SQLAlchemy
 
 
 @pytest.mark.parametrize("through", ["connection", "session"])

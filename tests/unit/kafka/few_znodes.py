@@ -80,5 +80,4 @@ class FewZnodes:
         return results
 
     def term(self, number: int = 7, **fields: Any) -> OpenTerm:
-        """One whose writes are carried out here."""
         return open_term(number, write=lambda _term, operations: self.write(operations), **fields)

@@ -32,13 +32,10 @@ class Reading(AsyncKafkaLeaderCareer):
 
 
 def reading(handle_record: Callable[..., Any], **attributes: Any) -> Any:
-    """A career that handles a record so."""
     return type("Own", (Reading,), {"handle_record": handle_record, **attributes})()
 
 
 class Counting(Reading):
-    """Knows how many are in hand, of each key and in all."""
-
     def __init__(self) -> None:
         self.in_hand: Counter[Any] = Counter()
         self.most = 0
@@ -111,9 +108,6 @@ def test_effects_of_a_failed_attempt_are_dropped_and_no_others():
     assert [one.value for one in drive(career, given(*"abc")).produced] == [b"0", b"1", b"2"]
 
 
-# -- the end of a term
-
-
 def test_when_the_term_is_to_end_only_what_is_in_front_of_a_begun_record_is_still_handled():
     """Else the next leader would repeat what was done behind it."""
     seen: list[int] = []
@@ -142,9 +136,6 @@ def test_an_atomic_career_is_cancelled_and_what_is_done_is_committed(swallows):
 
     driven = drive(reading(sleep, atomic=True), given(*"abcd"))
     assert numbers(driven.committed) == ([0, 1, 2, 3] if swallows else [0, 1])
-
-
-# -- rude handlers
 
 
 async def leaks(_record: Record) -> None:
@@ -226,9 +217,6 @@ def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next_one():
 
     drive(reading(set_mark, concurrency=1), given(*"aab"))
     assert seen == [None] * 3
-
-
-# -- what is declared
 
 
 def problems_of(kind: type = AsyncKafkaLeaderCareer, **attributes: Any) -> str:

@@ -166,9 +166,6 @@ def test_the_common_case_looks_at_no_record_but_the_first_and_the_last():
         assert career.committed == {A: 1000}
 
 
-# -- raise
-
-
 def test_the_refusal_is_raised_as_it_is_and_names_its_record(caplog):
     career = FakeCareer(refused=frozenset({(A, 2)}), undoes=True)
     with pytest.raises(Bad, match="refused"):
@@ -190,18 +187,12 @@ def test_a_letter_that_is_refused_is_no_records_fault():
     assert career.committed == {}
 
 
-# -- skip and dead letters
-
-
 def test_if_a_letter_cannot_be_set_aside_nothing_is_committed_past_its_record():
     career = FakeCareer(fails={(A, 1): ALWAYS}, names=True)
     career.send_dead_letter = mock.Mock(side_effect=KafkaError("too large"))
     with pytest.raises(KafkaError, match="too large"):
         a_handler(career, dead_letter()).work(a_batch(A=[0, 1, 2]), open_term(7))
     assert career.committed == {A: 1}
-
-
-# -- the term ends or pauses
 
 
 @pytest.mark.parametrize("undoes", [False, True])
@@ -216,9 +207,6 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
     )
     assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
     assert career.log == ["handle A0 A1", "commit A=2"]
-
-
-# -- records that the store has already
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -250,9 +238,6 @@ def test_already_stored_about_no_record_in_hand_is_judged_as_any_error():
     career.before_handle = failing_at([AlreadyStored(C, stored=9, first=0)])
     with pytest.raises(AlreadyStored):
         a_handler(career).work(a_batch(A=[0, 1]), open_term(7))
-
-
-# -- errors that are not about records
 
 
 @pytest.mark.parametrize("more", [{}, {"workers": 2}, BY_KEY], ids=str)
@@ -318,9 +303,6 @@ def test_the_last_ends_of_a_batch_are_committed_behind_however_many_work_on_it(w
         assert handler.work(a_batch(A=[2], B=[5]), open_term(7))
     # what precedes a record that has failed is waited for
     assert career.committed[A] == 3
-
-
-# -- several partitions at once
 
 
 def test_a_thread_interrupted_in_its_wait_stops_the_work_and_leaves_when_all_have_ended():

@@ -27,9 +27,6 @@ def librdkafkas(name: str) -> Any:
     return confluent_kafka.KafkaError(CODES[name])
 
 
-# -- messages
-
-
 @pytest.mark.parametrize(
     ("odd", "told"),
     [
@@ -63,17 +60,11 @@ def test_headers_are_sent_whatever_they_come_in():
     assert checked(whole) == whole
 
 
-# -- records
-
-
 def test_a_record_is_equal_whatever_client_read_it():
     message = confluent_kafka.Message("t", 1, 2, b"k", b"v", timestamp=(1, 3))
     (theirs,) = by_partition([message])[Partition("t", 1)]
     row = ConsumerRecord("t", 1, 7, 2, 3, 0, b"k", b"v", [], None, 1, 1, 1)
     assert theirs == private_api.seen_as(kafka_python_consumer._Seen, [row])[0]
-
-
-# -- librdkafka's errors
 
 
 def test_why_nobody_answers_is_said_when_opening():
@@ -100,9 +91,6 @@ def test_an_option_that_it_cannot_use_is_the_users_mistake(options):
     producer = ConfluentProducer(ProducerSettings("127.0.0.1:1", options=options))
     with pytest.raises(ConfigurationError, match="cannot use an option"):
         producer.open()
-
-
-# -- librdkafka's consumer
 
 
 @pytest.fixture

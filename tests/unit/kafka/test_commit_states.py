@@ -70,7 +70,6 @@ class Life:
             self.commits.commit_positions(ANY, self.shown)
 
     def round(self) -> None:
-        """As the term's consumer does."""
         is_stored = bool(self.open) and self.open[0].answer is True
         if self.commits.is_abandoning:
             assert self.commits.is_abandonment_over() == (not self.commits.is_abandoning)

@@ -158,9 +158,6 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once():
     assert (more(), asked.qsize()) == (None, 4)
 
 
-# -- a term's consumer, on clients of which only some parts answer
-
-
 ROW = Record("t", 0, 5, 0, None, b"")
 
 
@@ -276,8 +273,6 @@ def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_w
 
 def test_a_client_that_breaks_again_and_again_is_given_up_though_it_works_in_between(at):
     class Breaking(Client):
-        """Reads one record, and breaks when it is asked for another one."""
-
         def poll(self, timeout_s: float, most: int) -> dict[Partition, list[Record]]:
             if not self.records:
                 raise RuntimeError("no such attribute")
@@ -328,8 +323,6 @@ def test_what_was_abandoned_before_anybody_took_it_is_not_handled(came_with):
 
 
 class Elsewhere(OffsetStore):
-    """Keeps its offsets outside the group."""
-
     word = "elsewhere"
 
     def load(self, *_: Any) -> dict[Partition, int]:

@@ -174,9 +174,6 @@ def test_of_a_group_of_errors_the_first_is_told_with_the_trace_that_the_group_ca
     assert found["traceparent"] == "z"
 
 
-# -- laws of letters -------------------------------------------------------------------------------
-
-
 @given(text=st.text(alphabet=st.characters(exclude_categories=()), max_size=3000))
 def test_the_errors_text_is_bounded_and_cut_between_characters(text):
     found = said(ValueError(text)).get("text", "")
@@ -219,8 +216,6 @@ def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
     with suppress(CorruptRecord):
         read_dead_letter(record(headers=[(PREFIX + name, value) for name, value in headers]))
 
-
-# -- reading letters: from a place to the end as it was when reading began, without a broker
 
 A, B = Partition("dead", 0), Partition("dead", 1)
 
@@ -290,9 +285,6 @@ def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chose
     key, value, headers, _ = new_dead_letter(record(), error, 1, 1, "c", 1)
     found = read_dead_letter(Record("dead", 3, 8, 0, key, value, headers))
     assert (found in chosen) is has_it
-
-
-# -- what a replay remembers of a partition, and that it fits beside a committed offset
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,6 @@ def test_an_attribute_can_be_set_for_one_career_and_it_is_told_where(tmp_path, n
     assert found.source(name) == f"{path} in [careers.sums]"
 
 
-# -- which delivery each store can keep, and what is said where it cannot
-
-
 @pytest.mark.parametrize(
     ("store", "kept"),
     [
@@ -171,8 +168,6 @@ def test_a_store_of_ones_own_that_says_nonsense_of_itself_is_refused(name, value
     with pytest.raises(ConfigurationError, match=told):
         delivery_of(None, type("Own", (OffsetStore,), own)(), "Billing")
 
-
-# -- which options of a client library a user may set, and what is said of the others
 
 PYTHON, CONFLUENT = ClientLibrary
 PROMISES = {

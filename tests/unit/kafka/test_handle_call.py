@@ -19,8 +19,6 @@ from leaderq.zookeeper import Create
 
 
 class Adding(KafkaLeaderCareer):
-    """Adds an effect by ``add``, where a test wants it."""
-
     topics = "orders"
     max_records = 1
 

@@ -78,8 +78,6 @@ def cases(draw: st.DrawFn, shapes: Sequence[dict[str, Any]] = (*IN_ORDER, BY_KEY
 
 
 class OneByOne(FakeCareer):
-    """Notes that each call has one record, and that no two of a key are handled at a time."""
-
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
         self.running: Counter[object] = Counter()

@@ -109,9 +109,6 @@ def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(monkeypatch
     assert [why is None for why in held] == [False, True] * 3
 
 
-# -- too many in a row ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ending", [skip, dead_letter])
 @pytest.mark.parametrize("key", [b"%d", None])
 def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(key, ending, caplog):
@@ -124,8 +121,6 @@ def test_so_many_in_a_row_that_fail_alike_stop_the_passing_over(key, ending, cap
     assert career.committed == {A: 100}
     assert "records=t-0@100 most_in_a_row=100" in caplog.text
 
-
-# -- A record to be tried again later: its partition rests, the others go on
 
 LATER = retry(2, backoff_s=0.5, then="skip")
 
@@ -185,9 +180,6 @@ def test_all_wait_where_the_partition_cannot_rest_alone(why, monkeypatch):
     assert work(a_batch(A=[0], B=[0]), open_term(7))
     assert not [line for line in career.log if line.startswith("rest")]
     assert (A, 0) in career.effects
-
-
-# -- handlers that do nothing when called are refused when the career is checked, or fail their
 
 
 async def coroutine(*_given: Any) -> None:

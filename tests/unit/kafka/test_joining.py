@@ -56,9 +56,6 @@ def test_the_assignor_that_is_asked_before_each_join_asks_the_gate():
         assignor.metadata({"t"})
 
 
-# -- asking again while nobody can answer: a broker that has just started does not coordinate its
-
-
 @pytest.mark.parametrize(
     ("error", "times", "timeout_s", "raised"),
     [
@@ -83,8 +80,6 @@ def test_it_is_asked_again_for_so_long_until_the_group_has_a_coordinator(
         until_answered(ask, timeout_s)
     assert raised is KafkaAway or answers.call_count == 1
 
-
-# -- what librdkafka's errors mean to a term
 
 CODES = {confluent_kafka.KafkaError(code).name(): code for code in range(-200, -100)}
 
@@ -116,8 +111,6 @@ def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a
         consumer.poll(0.0, 10)
     assert [row.offset for row in consumer.poll(0.0, 10)[where]] == [4]
 
-
-# -- who is in a group, and of which deployment
 
 OURS = GroupMember("billing", "leaderq-billing-a", "/10.0.0.1")
 THEIRS = [GroupMember(None, f"app-{n}", "/10.0.0.2") for n in range(7)]

@@ -53,7 +53,6 @@ def in_hand(rows: Sequence[Record]) -> InHand:
 
 
 def begun(hand: InHand) -> Iterator[list[Any]]:
-    """What would be handled, chain by chain."""
     while chain := hand.begin(lambda _piece: True):
         yield [where(piece.records[0]) for piece in chain.pieces]
 

@@ -44,7 +44,6 @@ def error(module: str, kind: str, *words: Any) -> Make:
 
 
 def raised(make: Make) -> BaseException:
-    """The error that ``make`` raises or returns."""
     try:
         made = make()
     except Exception as exc:
@@ -54,7 +53,6 @@ def raised(make: Make) -> BaseException:
 
 
 def closed_port() -> int:
-    """A local port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -459,7 +457,6 @@ def test_the_fault_of_the_record(what):
 
 
 def failing_as(make: Make) -> FakeCareer:
-    """Twice, at one record."""
     career = FakeCareer()
     career.before_handle = failing_at([raised(make), raised(make)], names=True)
     return career

@@ -52,7 +52,6 @@ class MemoryOffsets(OffsetStore):
 
     @property
     def kept(self) -> Any:
-        """What the server holds of the career."""
         new = SimpleNamespace(term=0, offsets={}, effects=[])
         return self.server.setdefault(self.career, new)
 
@@ -154,9 +153,6 @@ def test_a_store_of_offsets_only_is_not_said_to_have_passed_the_tests_of_effects
     tried.test_an_older_leader_is_refused_and_nothing_of_it_is_stored()
     with pytest.raises(SkipTest):
         tried.test_effects_happen_with_their_offsets_and_once()
-
-
-# -- where it plugs in
 
 
 class Counting(KafkaLeaderCareer):

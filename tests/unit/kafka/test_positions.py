@@ -171,8 +171,6 @@ def test_a_partition_that_rests_is_given_up_and_read_again_in_time():
     assert positions.wakes_s == inf
 
 
-# -- what a consumer does with the batch in hand when the store was asked again, and with
-
 ANY: Any = None
 CONSUMER: Any = SimpleNamespace(start_offsets=lambda _: {A: 0}, end_offsets=lambda _: {A: 3})
 
@@ -244,8 +242,6 @@ def test_where_offsets_are_gone_the_store_says_what_to_do(word):
     with pytest.raises(OffsetOutOfRange, match=f"silently: .*{remedy}.*, or set auto_offset_reset"):
         TermConsumer._check_forgotten(one, {A: 5})
 
-
-# -- the positions of one term, as the group gives partitions away and back: compared with what
 
 PARTITIONS = [Partition("t", number) for number in range(3)]
 SOME = st.sets(st.sampled_from(PARTITIONS))

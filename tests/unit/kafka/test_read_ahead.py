@@ -155,11 +155,7 @@ def test_partitions_that_were_served_come_last_next_time():
     assert served == [A, B, A, B]
 
 
-# -- with a rate
-
-
 def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
-    """How long each part waits, and how many records it has."""
     found = []
     while not buffer.is_empty:
         batch = buffer.take(now_s)

@@ -134,8 +134,6 @@ def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_lead
     assert znodes.errors == caplog.records == []
 
 
-# -- the stall detector as lists of looks: what counts as a stall, and what must not
-
 WHERE = Partition("t", 0)
 
 

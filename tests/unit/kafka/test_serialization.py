@@ -81,7 +81,6 @@ def server():
 
 
 def shown(number: int, server: Registry | None = None) -> dict[str, Any]:
-    """What the page's program of this number defines."""
     text = blocks(PAGE, "python")[number]
     names: dict[str, Any] = {"__name__": "shown"}
     text = text if server is None else text.replace("http://registry:8081", server.url)

@@ -242,9 +242,6 @@ def message(value: bytes = b"v") -> Message:
     return Message("out", value=value)
 
 
-# ---- all orders ----------------------------------------------------------------------------------
-
-
 class Reaction(Enum):
     """What the reader of a term does when its commit was not answered."""
 
@@ -258,7 +255,6 @@ WANTED = [b"0", b"1"]
 
 
 def handle_all(broker: Broker, reaction: Reaction) -> None:
-    """Handle and commit two records as a term does, one term after the other."""
     leader = Leader(broker)
     while (at := leader.load()) < len(WANTED):
         leader.store.undo()
@@ -310,9 +306,6 @@ def test_whatever_the_answers_and_their_order_each_message_is_committed_once(
         broker.answers, broker.fences = list(answers), list(fences)
         handle_all(broker, reaction)
         assert (broker.results, broker.stored) == (WANTED, {A: 2}), (answers, fences)
-
-
-# ---- what the orders do not tell -----------------------------------------------------------------
 
 
 def test_a_doubt_is_not_forgotten_by_loading_without_a_fence_and_is_settled_by_one(leader):

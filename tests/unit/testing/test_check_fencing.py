@@ -101,9 +101,6 @@ def test_a_fence_that_is_committed_before_the_write_is_found_out(tmp_path):
     assert WriteOrder.AFTER not in problems
 
 
-# -- stores that hang, fail, or keep the newer term out
-
-
 def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_than_asked():
     @contextmanager
     def hangs(_name: str, term: FencingToken, _value: str) -> Iterator[None]:

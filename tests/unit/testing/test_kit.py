@@ -21,8 +21,6 @@ from leaderq.zookeeper import Create
 
 
 class Adding(KafkaLeaderCareer):
-    """Adds numbers up, wherever a test wants."""
-
     topics = "clicks"
     max_records = 2
     value_deserializer = staticmethod(json.loads)

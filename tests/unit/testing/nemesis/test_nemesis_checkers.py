@@ -61,9 +61,6 @@ def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late):
         assert said in found
 
 
-# -- what is excused, and what is not
-
-
 def frozen(kind: Kind, *late: Line, since: float = 2.0, until: float = 9.0) -> list[Line]:
     """Something is done to process 1 in its term; its successor is inaugurated at 5."""
     struck = [fault(since, kind), fault(until, kind, What.OVER)]
@@ -103,9 +100,6 @@ def test_what_a_fault_excuses(kinds, span, late, is_excused):
     for kind in kinds:
         told = frozen(kind, *late, since=span[0], until=span[1])
         assert (nothing_after_its_term(told, BOUNDS) == []) is is_excused, kind
-
-
-# -- led again, paused, level
 
 
 @pytest.mark.parametrize(

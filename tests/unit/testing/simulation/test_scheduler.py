@@ -65,7 +65,6 @@ def contract(code: Callable[[Any], None]) -> Callable[[str], None]:
 
 
 def three(of: Any, work: Callable[[], object]) -> list[Any]:
-    """Threads that run."""
     threads = [of.Thread(target=work) for _ in range(3)]
     for one in threads:
         one.start()

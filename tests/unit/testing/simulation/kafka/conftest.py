@@ -21,7 +21,6 @@ from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 @pytest.fixture
 def kafka_broker(topic_name: str) -> Iterator[SimulatedBroker]:
-    """A cluster of one simulated broker, in real time."""
     settings = ClusterSettings(initial_rebalance_delay_s=0.0)
     kafka = SimulatedKafka(settings, lock=threading.Lock(), address=f"{topic_name}:9092")
     BROKERS[kafka.address] = kafka
@@ -31,15 +30,12 @@ def kafka_broker(topic_name: str) -> Iterator[SimulatedBroker]:
 
 @pytest.fixture
 def four_partitions(kafka_broker: SimulatedBroker, topic_name: str) -> str:
-    """A topic of 4 partitions."""
     SimulatedSurroundings.create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 
 
 @pytest.fixture
 def feed(kafka_broker: SimulatedBroker, four_partitions: str) -> Callable[[int, int], list[bytes]]:
-    """Put numbered records on the topic; returns their values."""
-
     def put(first: int, last: int) -> list[bytes]:
         values = [b"%d" % n for n in range(first, last)]
         keys = (b"k%d" % (int(value) % 16) for value in values)

@@ -44,8 +44,6 @@ class SimulatedBroker:
 
 
 class OthersTransaction:
-    """An open transaction of somebody else."""
-
     def __init__(self, producer: SimulatedProducer) -> None:
         self._producer = producer
         producer.open()
@@ -67,8 +65,6 @@ class OthersTransaction:
 
 
 class SimulatedSurroundings(RealKafka):
-    """See :class:`surroundings.RealKafka`."""
-
     @staticmethod
     def create_topics(
         address: str, topics: Mapping[str, int], configs: Mapping[str, str] | None = None

@@ -14,18 +14,14 @@ from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 
 def simulated_consumer(settings: ConsumerSettings) -> SimulatedConsumer:
-    """A consumer of the cluster that the settings name."""
     return SimulatedConsumer(kafka_at(settings.address), settings)
 
 
 def simulated_producer(settings: ProducerSettings) -> SimulatedProducer:
-    """A producer of the cluster that the settings name."""
     return SimulatedProducer(kafka_at(settings.address), settings)
 
 
 class TestSimulatedConsumer(ConsumerContract):
-    """The contract, on a simulated cluster."""
-
     factory = staticmethod(simulated_consumer)
     kafka = SimulatedSurroundings
     frozen_s = 0.5
@@ -37,8 +33,6 @@ class TestSimulatedConsumer(ConsumerContract):
 
 
 class TestSimulatedProducer(ProducerContract):
-    """The contract, on a simulated cluster."""
-
     factory = staticmethod(simulated_producer)
     consumers = staticmethod(simulated_consumer)
     kafka = SimulatedSurroundings
