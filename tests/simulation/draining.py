@@ -91,7 +91,6 @@ class Drain:
         self._open.close()
 
     def feed(self, count: int) -> None:
-        """So many records more."""
         for number in range(self._records, self._records + count):
             row = Record(*ORDERS, -1, 0, b"k", b"%d" % number, [])
             self.kafka.acts(partial(appended, ORDERS, row))
@@ -123,7 +122,6 @@ class Drain:
         )
 
     def by(self, term: int) -> list[int]:
-        """What was handled in this term."""
         return [one.offset for one in self.handled if one.term == term]
 
     @property
@@ -141,7 +139,6 @@ class Drain:
         self.s.run(5.0)
 
     def problems(self) -> list[str]:
-        """What was skipped, out of order, or not exactly once where the store promises that."""
         ends = {ORDERS: self._records}
         problems = skipped(self.handled, ends) + out_of_order(self.handled)
         if self.career.offsets != "kafka":
@@ -150,13 +147,11 @@ class Drain:
         return problems
 
     def effects(self) -> list[str]:
-        """What the records have left in ZooKeeper, or in Kafka."""
         if self.career.offsets == "transaction":
             return self.results()
         return written(self.s.cluster.znodes())
 
     def letters(self) -> list[str]:
-        """What lies in topics of dead letters."""
         topics = [one for one in self.kafka.cluster.topics() if one.endswith("-dead")]
         return [row for topic in topics for row in self.results(topic)]
 

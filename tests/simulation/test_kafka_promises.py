@@ -1,6 +1,4 @@
-"""What is promised of careers that drain Kafka, in simulated time: bugs 22 and 23 of
-``docs/design/facts.md``, and the events of ``docs/guarantees.rst``.
-"""
+"""Bugs 22 and 23 of ``docs/design/facts.md``, and events of ``docs/guarantees.rst``."""
 
 from __future__ import annotations
 

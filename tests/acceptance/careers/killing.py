@@ -1,6 +1,4 @@
-"""A career whose process is gone, without a word, as soon as it sees one certain record; so that
-nothing can be caught.
-"""
+"""A career whose process is gone, without a word, as soon as it sees one certain record."""
 
 from __future__ import annotations
 

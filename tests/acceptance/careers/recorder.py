@@ -1,6 +1,4 @@
-"""Careers that write down what they may do, and when: one JSON line each, on the clock that all
-processes of a host share.
-"""
+"""Careers that write down what they may do, and when, on the clock of the host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The command line as its user has it: a process with a clean environment, in a folder with a
-career.
-"""
+"""The command line in a clean environment, in a folder with a career."""
 
 from __future__ import annotations
 
@@ -79,7 +77,6 @@ class Done(NamedTuple):
         return self.objects(code=0)
 
     def objects(self, *, code: int) -> list[dict[str, Any]]:
-        """The objects of ``--json``, of a command that ends with this code."""
         assert self.code == code, self.err
         return [json.loads(line) for line in self.out.split("\n") if line]
 
@@ -158,8 +155,6 @@ def stand(folder, start) -> Callable[..., CandidateProcess]:
 
 @pytest.fixture
 def lead(stand) -> Callable[..., CandidateProcess]:
-    """Start a candidate that leads when this returns."""
-
     def begin(name: str, *more: str) -> CandidateProcess:
         process: CandidateProcess = stand(name, *more)
         process.wait_for("stage_began", stage="execution")
@@ -170,7 +165,6 @@ def lead(stand) -> Callable[..., CandidateProcess]:
 
 @pytest.fixture
 def given(zookeeper_server, znode_root) -> dict[str, str]:
-    """The settings with which a verb finds what this test has started."""
     return {"zookeeper": zookeeper_server.address, "root": znode_root}
 
 

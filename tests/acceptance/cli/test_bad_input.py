@@ -1,6 +1,4 @@
-"""Whatever a user gets wrong is answered at once, once, in one sentence, without a traceback, with
-the right exit code.
-"""
+"""What a user gets wrong is answered at once, in a sentence, with the right exit code."""
 
 from __future__ import annotations
 

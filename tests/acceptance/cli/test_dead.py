@@ -1,6 +1,4 @@
-"""What an operator types about dead letters: ls, show, replay; also when it is killed or
-interrupted midway.
-"""
+"""What an operator types about dead letters; also when it is killed or interrupted midway."""
 
 from __future__ import annotations
 

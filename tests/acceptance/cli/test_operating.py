@@ -1,6 +1,4 @@
-"""What an operator types, against candidates that really run: status, members, transfer, step-down,
-pause, resume, forget.
-"""
+"""What an operator types, against candidates that really run."""
 
 from __future__ import annotations
 
@@ -37,7 +35,6 @@ def test_status_and_members_show_who_leads_and_who_waits(
     path = Layout(znode_root, "ad-billing").processes
 
     def places():
-        """What waiting candidates say of where they run."""
         names = session.children(path) if session.exists(path) else ()
         return [session.get(f"{path}/{name}")[0] for name in names]
 

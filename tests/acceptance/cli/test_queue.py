@@ -1,6 +1,4 @@
-"""What an operator types about queues: ls, put, peek, drain, purge, dead, requeue, pause; also
-killed, interrupted, and into a pipe that nobody reads to its end.
-"""
+"""What an operator types about queues; also killed, interrupted, and into a broken pipe."""
 
 from __future__ import annotations
 

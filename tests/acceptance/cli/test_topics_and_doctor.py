@@ -1,6 +1,4 @@
-"""``leaderq topics create``, and what ``leaderq doctor --career`` finds at a career before and
-after.
-"""
+"""``leaderq topics``, and what ``leaderq doctor --career`` finds before and after."""
 
 from __future__ import annotations
 

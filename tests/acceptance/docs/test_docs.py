@@ -1,6 +1,4 @@
-"""The documentation builds without a warning, and what operators may copy from it is well
-formed.
-"""
+"""The documentation builds without a warning; what operators may copy from it is well formed."""
 
 from __future__ import annotations
 

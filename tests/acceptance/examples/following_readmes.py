@@ -19,15 +19,12 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def commands(readme: Path) -> list[str]:
-    """What a reader is to type, in order."""
     return [
         line.strip()[2:] for line in readme.read_text().splitlines() if line.startswith("    $ ")
     ]
 
 
 class Terminal:
-    """One terminal of the reader's: a command that goes on, and what it has printed so far."""
-
     def __init__(
         self, command: str, *, cwd: Path, environment: dict[str, str], output: Path
     ) -> None:

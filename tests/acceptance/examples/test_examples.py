@@ -24,7 +24,6 @@ from leaderq.zookeeper import Session, connect
 
 @pytest.fixture
 def place(zookeeper_server, znode_root) -> str:
-    """The address of this test's part of the server."""
     return f"{zookeeper_server.address}{znode_root}"
 
 

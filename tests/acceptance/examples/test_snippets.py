@@ -141,7 +141,6 @@ def test_the_helpers(run, kafka_broker, topic_name, tmp_path):
 
 @pytest.fixture
 def here(zookeeper_server, znode_root) -> dict[str, str]:
-    """The variables of this test's part of the server."""
     return {"LEADERQ_ZOOKEEPER": zookeeper_server.address, "LEADERQ_ROOT": znode_root}
 
 

@@ -1,6 +1,4 @@
-"""A record over which every process dies is found out by its deaths, set aside, and can be looked
-at and replayed.
-"""
+"""A record over which every process dies is found out by its deaths, and set aside."""
 
 from __future__ import annotations
 

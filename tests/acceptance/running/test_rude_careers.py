@@ -83,7 +83,6 @@ class Contender(CandidateProcess):
         return [line for line in found if not whats or line["what"] in whats]
 
     def freeze(self, *pids: int) -> None:
-        """Stop these processes, until :func:`thaw`."""
         self.frozen = [*pids]
         freeze(*pids)
 

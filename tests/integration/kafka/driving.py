@@ -80,7 +80,6 @@ class Driver:
             self.career.execute(self.term)
 
     def end(self) -> None:
-        """Leave office, in the runner's order."""
         self.term.wind_up(Reason.STEP_DOWN)
         self.career.handOver(self.term)
         self.career._finish(self.term)

@@ -106,7 +106,6 @@ class Stage:
         self.commit(producer, offset)
 
     def begun(self, value: bytes, **changes: Any) -> ProducerClient:
-        """A producer whose transaction is open, and of which the broker has a message."""
         producer = self.make(**changes)
         self.begin(producer, value)
         eventually(lambda: not self.output.is_stable, message="the broker has it")
@@ -159,7 +158,6 @@ class ProducerContract:
     @classmethod
     @contextmanager
     def joined(cls, address: str, topic: str) -> Iterator[ConsumerClient]:
-        """The member of the group named like the topic, on a consumer of the same library."""
         settings = ConsumerSettings(address=address, topics=(topic,), group=topic, member="leader")
         with closing(cls.consumers(settings)) as consumer:
             consumer.open()

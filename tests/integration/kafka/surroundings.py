@@ -23,7 +23,6 @@ def _administrated(address: str, act: Callable[[KafkaAdminClient], Any]) -> Any:
 
 
 def delete_topic(address: str, topic: str) -> None:
-    """Delete it, and return when it is gone."""
     _administrated(address, lambda admin: admin.delete_topics([topic]))
     eventually(lambda: topic not in existing_topics(address), message="the topic is gone")
 
@@ -50,8 +49,6 @@ class OthersTransaction:
 
 
 class RealKafka:
-    """The surroundings of a real broker, by its address."""
-
     create_topics = staticmethod(create_topics)
     delete_topic = staticmethod(delete_topic)
     committed = staticmethod(committed)

@@ -1,6 +1,4 @@
-"""A career drains a real topic: in order, committed batch by batch, over changes of leadership;
-every codec is read with both clients, and nothing altered.
-"""
+"""A career drains a real topic, over changes of leadership, whatever the codec."""
 
 from __future__ import annotations
 

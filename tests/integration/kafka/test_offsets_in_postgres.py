@@ -1,6 +1,4 @@
-"""Offsets in a real PostgreSQL: what a zombie and its successor see of each other, at every
-isolation level.
-"""
+"""What a zombie and its successor see of each other in a real PostgreSQL, at every level."""
 
 from __future__ import annotations
 

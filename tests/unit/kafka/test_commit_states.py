@@ -19,8 +19,6 @@ LENGTH = 5
 
 
 class Sent:
-    """One commit at the store: not answered, stored, or failed with an error."""
-
     def __init__(self, life: Life, ends: Any, *, of_batch: bool) -> None:
         self.life, self.ends, self.of_batch = life, ends, of_batch
         self.answer: bool | Exception = False

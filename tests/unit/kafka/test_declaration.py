@@ -1,5 +1,4 @@
-"""Records, addresses, and what a career declares: good ones are understood, bad ones refused with a
-remedy."""
+"""What a career declares: understood, or refused with a remedy."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ class Case:
     shape: dict[str, Any]
 
     def chains(self) -> dict[object, list[RecordPlace]]:
-        """The places that are handled in order."""
         found: dict[object, list[RecordPlace]] = defaultdict(list)
         for rows in self.batch.records.values():
             for record in rows:
@@ -105,7 +104,6 @@ class Feed:
         self._handed: dict[Partition, int] = {}
 
     def first(self) -> Batch | None:
-        """What is in hand and not committed, once more, or the first part."""
         self._handed = dict(self._career.committed)
         return self._next()
 
@@ -215,7 +213,6 @@ class Run:
             assert offset >= self.career.committed.get(partition, 0) or (partition, offset) in done
 
     def check_order(self) -> None:
-        """First effects within a partition, or of a key, are in order."""
         for chain in self.case.chains().values():
             first = [place for place in dict.fromkeys(self.career.effects) if place in chain]
             assert first == sorted(first), "out of order"

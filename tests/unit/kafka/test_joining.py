@@ -1,6 +1,4 @@
-"""Before a career reads: the gate, the coordinator, who else is in the group, and what librdkafka's
-errors mean.
-"""
+"""Before a career reads: the gate, the coordinator, and who else is in the group."""
 
 from __future__ import annotations
 

@@ -26,8 +26,6 @@ Played = list[tuple[float, int]]
 
 
 class Player:
-    """Hands out to the limits of a career what comes, one thing after the other."""
-
     def __init__(self, **limits: float) -> None:
         self.limiter, self.at = RateLimiter(**limits), 0.0
 

@@ -1,6 +1,4 @@
-"""Keys and values with a type, read and produced; the page about them, with Avro and Protobuf, and
-a stand-in for Confluent's schema registry.
-"""
+"""Keys and values with a type, and the page about them, with a stand-in for a registry."""
 
 from __future__ import annotations
 

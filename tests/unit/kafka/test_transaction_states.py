@@ -197,8 +197,6 @@ class Executor:
 
 
 class Leader:
-    """A store of one term, which has fenced and loaded."""
-
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or Broker()
         self.broker.is_deposed = False

@@ -24,8 +24,6 @@ UNHURRIED = {**QUICK, "blocked_after_s": 10.0}
 
 
 class Database:
-    """A register in SQLite; ``hold`` is what fences a transaction."""
-
     def __init__(
         self, path: Path, hold: Callable[..., object] | None = None, *, in_two_steps: bool = False
     ) -> None:

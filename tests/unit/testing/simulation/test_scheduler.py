@@ -25,7 +25,6 @@ def world() -> Iterator[World]:
 
 
 def lived(world: World, code: Callable[[], object], seconds: float = 60.0) -> None:
-    """Let ``code`` run as the main task of a process, to its end."""
     task = world.process("one").spawn(code, "main")
     world.run(seconds)
     assert task.done, world.stacks()
