@@ -24,11 +24,6 @@ trap 'echo asked >>"$0"; sleep 0.2; echo done >>"$0"; exit 0' TERM
 echo begun >>"$0"
 while :; do sleep 0.01; done
 """
-DAEMON = """
-trap '' TERM
-(setsid sh -c 'while :; do echo "$1 daemon" >>"$0"; sleep 0.01; done' "$0" $LEADERQ_TERM_NUMBER &)
-while :; do echo "$LEADERQ_TERM_NUMBER works" >>"$0"; sleep 0.01; done
-"""
 ORPHAN = """
 (sh -c 'echo $$ >"$0"' "$0.orphan" &)
 until test -s "$0.orphan"; do sleep 0.01; done
@@ -96,18 +91,6 @@ def test_sigterm_reaches_the_command_once_and_it_is_waited_for(lead, journal):
     a.terminate()
     assert a.wait() == 0
     assert text(journal).split() == ["begun", "asked", "done"]
-
-
-def test_a_daemon_of_a_command_is_dead_before_the_next_one_begins_though_the_guardian_is(
-    lead, journal
-):
-    daemon = ["sh", "-c", DAEMON, str(journal)]
-    a = lead(*daemon, id="a", arguments=SOON)
-    grows(journal, "1 daemon")
-    lead(*daemon, id="b", arguments=SOON)
-    os.kill(a.pid, signal.SIGKILL)
-    grows(journal, "2 daemon")
-    assert_one_after_the_other(journal)
 
 
 ASKING = """

@@ -7,7 +7,7 @@ import re
 import pytest
 from surroundings import delete_topic
 
-from leaderq.errors import ConfigurationError, UnknownTopic
+from leaderq.errors import UnknownTopic
 from leaderq.kafka import dead_letter
 from leaderq.kafka.consuming import term_consumer
 from leaderq.kafka.topics import create_topics, produce
@@ -34,11 +34,6 @@ def test_a_topic_that_is_deleted_while_it_is_read_ends_the_term_with_that(
     delete_topic(kafka_broker.address, four_partitions)
     with pytest.raises(UnknownTopic, match=r"was deleted while it was read|UNKNOWN_TOPIC"):
         driver.run_until(lambda: False)
-
-
-def test_a_name_that_librdkafka_does_not_know_is_refused_when_the_career_is_prepared(drive):
-    with pytest.raises(ConfigurationError, match=r'No such configuration property: "no\.such"'):
-        drive(client="confluent", client_options={"no.such": 1})
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,6 @@ career. ``careful``: up to which offsets, by partition; ``deaths``: of processes
 """
 # fmt: off
 CASES: dict[str, Case] = {
-    "a batch is one call and one commit": (
-        {}, "raise", {}, {"A": [0, 1], "B": [5]}, ["handle A0 A1 B5", "commit A=2 B=6"],
-    ),
-    "at most once commits before it handles": (
-        {}, "raise", {"delivery": "at_most_once"}, {"A": [0, 1], "B": [5]},
-        ["commit A=2 B=6", "handle A0 A1 B5"],
-    ),
     "with a named culprit only it is tried again, then the rest": (
         {"fails": {(A, 1): 2}, "names": True}, retry(2, backoff_s=0), {}, {"A": [0, 1, 2, 3]},
         ["handle A0 A1 A2 A3", "commit A=1", "handle A1", "handle A1",
@@ -81,12 +74,6 @@ CASES: dict[str, Case] = {
         {"A": [0, 1], "B": [5, 6, 7]},
         ["handle A0 A1", "handle B5 B6 B7", "commit A=2 B=6", "handle B6", "handle B6",
          "handle B7", "commit B=8"],
-    ),
-    "what precedes a culprit is handled again where a call that failed has no effect": (
-        {"fails": {(B, 6): ALWAYS}, "undoes": True, "names": True}, dead_letter(), {"workers": 3},
-        {"A": [0, 1], "B": [5, 6]},
-        ["handle A0 A1", "handle B5 B6", "commit A=2", "handle B5", "commit B=6",
-         "dead letter B6 on billing-dead after 1: B6", "commit B=7"],
     ),
     "a record whose effect the commit refuses is found by halves, and judged": (
         {"refused": frozenset({(A, 1)}), "undoes": True}, dead_letter(), {}, {"A": [0, 1, 2, 3]},

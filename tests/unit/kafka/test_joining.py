@@ -25,18 +25,13 @@ from leaderq.kafka.record import Partition
 from leaderq.term import Reason
 
 
-def test_a_gate_that_is_shut_refuses_although_the_lease_lasts():
-    gate = JoinGate(open_term(7))
-    gate.is_shut = True
-    with pytest.raises(Deposed):
-        gate()
-
-
-def test_the_gate_refuses_when_the_term_is_over():
-    over = open_term(7)
-    gate = JoinGate(over)
-    over.wind_up(Reason.LEASE)
-    over.close()
+@pytest.mark.parametrize("is_shut", [True, False])
+def test_a_gate_refuses_when_it_is_shut_although_the_lease_lasts_and_when_the_term_is_over(is_shut):
+    gate = JoinGate(term := open_term(7))
+    gate.is_shut = is_shut
+    if not is_shut:
+        term.wind_up(Reason.LEASE)
+        term.close()
     with pytest.raises(Deposed):
         gate()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -14,7 +13,7 @@ import pytest
 
 from leaderq import LeaderCareer, ScheduledCareer, Tick, schedule
 from leaderq.errors import ConfigurationError, KafkaError
-from leaderq.kafka import DatabaseOffsets, KafkaLeaderCareer, Record, dead_letter, retry, skip
+from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, kit, records, term, tick
 from leaderq.zookeeper import Create
@@ -158,30 +157,19 @@ def test_the_method_of_a_schedule_is_called_with_a_tick():
     assert held.written == [[Create("/reports/2026-03-29")]]
 
 
-def test_offsets_in_a_database_say_where_to_read_on(tmp_path):
-    database = sqlite3.connect(tmp_path / "sums.sqlite3")
+def test_offsets_that_the_user_keeps_say_where_to_read_on():
+    handled: list[int] = []
 
     class Storing(KafkaLeaderCareer):
         topics = "clicks"
         offsets = "external"
-        max_records = 1
-
-        def prepare(self) -> None:
-            super().prepare()
-            self.store = DatabaseOffsets(
-                lambda: sqlite3.connect(tmp_path / "sums.sqlite3"), career="storing"
-            )
-            self.store.create_table()
-            database.execute("CREATE TABLE IF NOT EXISTS sums (value)")
 
         def load_offsets(self, term: Any) -> Any:
-            return self.store.load(term)
+            return {("clicks", 0): handled[-1] + 1} if handled else {}
 
-        def handle(self, records: Sequence[Record], term: Any) -> None:
-            with self.store.transaction(records, term) as cursor:
-                cursor.execute("INSERT INTO sums VALUES (?)", (records[0].value,))
+        def handle_record(self, record: Record, term: Any) -> None:
+            handled.append(record.offset)
 
     drive(Storing(), THREE[:2])
-    driven = drive(Storing(), THREE, term=term(number=2))
-    assert [record.offset for batch in driven.handled for record in batch] == [2]
-    assert len(database.execute("SELECT * FROM sums").fetchall()) == 3
+    drive(Storing(), THREE, term=term(number=2))
+    assert handled == [0, 1, 2]
