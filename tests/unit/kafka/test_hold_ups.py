@@ -80,6 +80,15 @@ def test_what_precedes_the_record_in_hand_is_committed_meanwhile(undoes, workers
     assert all(each[A] == 1 for each in seen[1:])
 
 
+def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(monkeypatch):
+    monkeypatch.setattr("leaderq.kafka.handling.on_error.LONGEST_S", 0.0)
+    career = FakeCareer()
+    career.before_handle = failing_at([OSError("away")])
+    with pytest.raises(OSError, match="away"):
+        a_handler(career, skip()).work(a_batch(A=[0, 1]), open_term(7))
+    assert career.committed == {}
+
+
 def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(monkeypatch):
     """Even if this process leads again much later, having handled nothing since."""
     now_s = [100.0]
