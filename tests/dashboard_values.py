@@ -101,7 +101,6 @@ def schedule(name: str = "nightly", *, next_in_s: float = 3600, **more: Any) -> 
 
 
 def item(name: str, text: str = "a text", **note: Any) -> Any:
-    """An item as it is browsed."""
     data = encode([text.encode()], Note(**note) if note else None)
     return read(name, data, NOW_MS - 90_000, 1)
 

@@ -123,17 +123,13 @@ class Guest:
         )
 
     def begin(self, what: Callable[[], object]) -> Job:
-        """Let its process begin ``what()``."""
         return Job(self, what)
 
     def do(self, what: Callable[[], T], within_s: float = 60.0) -> T:
-        """What ``what()`` returns, or raises, in its process."""
         return self.begin(what).result(within_s)
 
 
 class Actor(Guest):
-    """A guest with a candidate of career ``c``."""
-
     def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
         super().__init__(scene, name, timeout_s)
         self.bus = EventBus()
@@ -152,7 +148,6 @@ class Actor(Guest):
         self.do(self.candidate.stand)
 
     def await_term(self, within_s: float = 60.0) -> OpenTerm:
-        """The term that it wins."""
         term = self.do(lambda: self.candidate.await_term(within_s), within_s + 1)
         assert term is not None, f"{self.name} has won no term within {within_s} s"
         return term
@@ -211,8 +206,6 @@ class Actor(Guest):
 
 
 class Job:
-    """Something that a process was told to do."""
-
     def __init__(self, guest: Guest, what: Callable[[], Any]) -> None:
         self._guest = guest
         self._what = what
@@ -313,7 +306,6 @@ class Scene:
         return self._beside
 
     def ask(self, what: Callable[[Session], T]) -> T:
-        """Ask ZooKeeper beside all."""
         beside = self.beside
         return beside.do(lambda: what(beside.session))
 
@@ -352,12 +344,10 @@ class Scene:
         }
 
     def record(self) -> dict[str, Any]:
-        """The record of the newest term."""
         data = self.cluster.znodes().get(f"{FOLDER}/term")
         return dict(json.loads(data)) if data else {}
 
     def expire(self, actor: Guest) -> None:
-        """End its session on the servers."""
         assert actor.session.id is not None
         self.is_forced = True
         self.ensemble.expire(actor.session.id)

@@ -99,8 +99,6 @@ def test_a_blocked_loop_is_named_and_the_same_seed_gives_the_same_history():
 
 
 class AsyncInvoices(AsyncLeaderCareer):
-    """Sends one invoice at a time."""
-
     async def execute(self, term: AsyncTerm) -> None:
         await term.wait(0.5)
         async with term.unit():

@@ -1,5 +1,3 @@
-"""What of a career's class is refused before it stands for election."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

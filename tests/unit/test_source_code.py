@@ -55,9 +55,6 @@ def test_no_module_imports_itself_by_a_detour():
     assert cycles == {}
 
 
-# -- one word, one idea: no public class name is defined twice
-
-
 def test_no_public_class_name_is_defined_twice(texts):
     names = [name for text in texts.values() for name in re.findall(r"(?m)^class ([A-Z]\w*)", text)]
     assert "LeaderqError" in names
@@ -124,8 +121,6 @@ def test_ordinarily_the_names_are_the_standard_librarys():
     assert chance.random == random.random
     assert chance.uuid4 is uuid.uuid4
 
-
-# -- names that are loaded when first used
 
 LAZY = ("leaderq", "leaderq.testing", "leaderq.zookeeper")
 

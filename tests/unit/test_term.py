@@ -1,5 +1,3 @@
-"""A term as its career sees it; a term and its deadline, to the instant."""
-
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +53,7 @@ def test_a_term_that_was_believed_over_stays_over(at):
     assert (is_on(term), term.remaining_s(), term.deadline) == (False, 0.0, 110.0)
 
 
-def test_a_deadline_is_prolonged_until_it_has_passed(at):
+def test_a_deadline_is_prolonged_until_it_has_passed_and_shortened_at_once(at):
     term = a_term()
     term.prolong(120.0)
     term.prolong(115.0)
@@ -63,9 +61,6 @@ def test_a_deadline_is_prolonged_until_it_has_passed(at):
     at[0] = 120.0
     term.prolong(130.0)
     assert term.deadline == 120.0
-
-
-def test_a_deadline_is_shortened_at_once(at):
     term = a_term()
     term.shorten(105.0)
     term.shorten(108.0)
@@ -226,9 +221,6 @@ def test_a_wait_of_no_number_of_seconds_is_refused_and_not_over_at_once(term, od
     for wait in (lambda: term.wait(odd), lambda: asyncio.run(AsyncTerm(term).wait(odd))):
         with pytest.raises(ConfigurationError, match=f"seconds={odd!r}: give a number"):
             wait()
-
-
-# -- in real time
 
 
 def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch):

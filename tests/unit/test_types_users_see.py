@@ -1,5 +1,3 @@
-"""The Python of README and the docs, and the examples, pass strict type checkers."""
-
 from __future__ import annotations
 
 import os

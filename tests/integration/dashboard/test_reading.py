@@ -1,5 +1,3 @@
-"""What a refresh reads of a real ZooKeeper, and how many requests that takes."""
-
 from __future__ import annotations
 
 import shutil
@@ -37,7 +35,6 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 
 @pytest.fixture
 def sent(session, monkeypatch) -> list[str]:
-    """The requests that the session has sent, as text."""
     told: list[str] = []
     send_all = session._send_all
 
@@ -154,9 +151,6 @@ def test_what_is_no_queue_that_was_named_is_not_read(session):
     snapshot = read_twice(session, "/named", wanted="/secret")
     assert snapshot.contents["/secret"].problem == "there is no such queue"
     assert [one.path for one in snapshot.queues] == ["/named"]
-
-
-# -- what is done, and where it is told
 
 
 def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session):

@@ -333,8 +333,6 @@ class Servers:
 
 
 class Client:
-    """A client of both kinds, with one session after the other."""
-
     def __init__(self, servers: Servers, server: int = 0) -> None:
         self._servers = servers
         self.connections: list[Connection] = []
@@ -345,7 +343,6 @@ class Client:
         return self.connections[-1]
 
     def begin(self, server: int = 0) -> None:
-        """Begin a session."""
         self.has_session = True
         self._open(server, NO_SESSION, NO_SESSION)
         newest = self.newest
@@ -362,6 +359,5 @@ class Client:
         self.connections.append(self._servers.open(server, real, simulated))
 
     def end(self) -> None:
-        """End the session."""
         self.has_session = False
         self.newest.do(kazoo_wire.CloseInstance)

@@ -1,5 +1,3 @@
-"""Sessions on the real server, each test below a root of its own; servers with SASL and TLS."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -22,7 +20,6 @@ def behind(proxy, znode_root, opened) -> Connect:
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address where nobody listens."""
     port = lease_port()
     yield port.address
     port.release()

@@ -95,9 +95,6 @@ def test_real_servers_say_what_simulated_ones_say(histories, version):
     try_history()
 
 
-# -- three servers
-
-
 MARK = "/mark"
 
 

@@ -82,7 +82,6 @@ class Scrapes:
         offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
 
     def is_now(self, state: Any) -> None:
-        """The leader is in this state."""
         self.running["a"].state = state
 
     def take_over(self, **by: Scraped) -> None:

@@ -1,5 +1,3 @@
-"""When a guardian stops its worker, what the worker reports to it, and what it has started."""
-
 from __future__ import annotations
 
 import json
@@ -154,8 +152,6 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
 
 
 class FakeSession:
-    """What the link needs of a session."""
-
     state = SessionState.CONNECTED
     credentials = Credentials(7, b"secret")
     resolved_servers = (("127.0.0.1", 2181),)
@@ -173,8 +169,6 @@ class FakeSession:
 
 
 class Guardian:
-    """The other end."""
-
     def __init__(self) -> None:
         self.end, theirs = socket.socketpair()
         self.link = GuardianLink(theirs)
@@ -190,7 +184,6 @@ class Guardian:
         self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)
 
     def watching(self) -> OpenTerm:
-        """A term that is on, and was reported."""
         self.attach()
         led = open_term(3, lasts_s=100.0)
         self.link.watch_term(led, 10.0)
@@ -308,8 +301,6 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
     assert guardian.reports()[-1] == {"term": None}
 
 
-# -- finding and ending what a process has started
-
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = [
     sys.executable,
@@ -331,7 +322,6 @@ def pids(processes: set[Started]) -> set[int]:
 
 
 def found(process: subprocess.Popen[Any]) -> set[Started]:
-    """It, if it is found among the processes that this one has started."""
     return {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
 
 

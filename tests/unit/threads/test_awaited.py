@@ -1,5 +1,3 @@
-"""The one bridge from a call that blocks to a task that awaits it."""
-
 from __future__ import annotations
 
 import asyncio

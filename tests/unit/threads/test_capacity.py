@@ -16,8 +16,6 @@ LONG_S = 60.0
 
 
 class Asker:
-    """Asks for room on a thread of its own."""
-
     def __init__(
         self, capacity: Capacity, items: int, size: int = 0, timeout_s: float = LONG_S
     ) -> None:

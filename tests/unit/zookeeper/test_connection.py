@@ -1,5 +1,3 @@
-"""When a peer is dead, when a client is replaced, and that passwords appear nowhere."""
-
 from __future__ import annotations
 
 import struct
@@ -144,8 +142,6 @@ def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_oft
     # half of each pause, which is what chance may leave
     assert replaced[3] - began >= 0.25 + 0.5 + 1.0
 
-
-# -- passwords appear nowhere: in no repr, no log
 
 SECRET = "hunter2"
 

@@ -32,9 +32,6 @@ def after(limit: InFlightLimit, took_s: float, under_way: float, times: int = 1)
     return limit
 
 
-# -- the decision ----------------------------------------------------------------------------------
-
-
 def test_the_limit_moves_by_a_share_to_what_would_be_answered_in_time() -> None:
     for longer, fitting in ((1.0, 1e6), (1.25, 0.8e6), (0.8, 1.25e6), (0.4, 2e6), (99.0, 0.5e6)):
         moved = 1e6 + module.SHARE * (fitting - 1e6)
@@ -87,9 +84,6 @@ def test_it_is_measured_anew_with_the_least_under_way() -> None:
 
 def test_what_is_promised_of_the_servers_memory_and_of_a_new_writer() -> None:
     assert (LEAST_BYTES, MOST_BYTES, module.ANEW_S) == (32_768, 4_194_304, 10.0)
-
-
-# -- lives -----------------------------------------------------------------------------------------
 
 
 @dataclass
