@@ -111,8 +111,6 @@ def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list
 
 
 class Guest:
-    """A simulated process with a session of its own."""
-
     def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
         self.scene = scene
         self.name = name
@@ -274,8 +272,6 @@ class Scene:
         ):
             yield self
 
-    # -- who is there ------------------------------------------------------------------------------
-
     def actor(
         self, name: str, *, timeout_s: float | None = None, server: int | None = None
     ) -> Actor:
@@ -309,8 +305,6 @@ class Scene:
         beside = self.beside
         return beside.do(lambda: what(beside.session))
 
-    # -- time --------------------------------------------------------------------------------------
-
     @property
     def now_s(self) -> float:
         return self.world.now_s
@@ -322,8 +316,6 @@ class Scene:
         """Let time go on until ``fact()``; fails after ``within_s``."""
         is_so = self.world.run(self.now_s + within_s, unless=lambda: bool(fact()))
         assert is_so or fact(), f"not so within {within_s} s"
-
-    # -- what is seen ------------------------------------------------------------------------------
 
     def term_began(self, who: Actor, term: OpenTerm) -> None:
         for other, earlier in self._terms:
@@ -358,7 +350,6 @@ class Scene:
         self.ask(lambda beside: beside.multi([Delete(f"{LINE}/{name}") for name in names]))
 
     def replace(self, actor: Guest) -> None:
-        """Let its process begin another session."""
         actor.do(lambda: actor.session.replace("a scenario wants it"))
 
     def cut(self, actor: Guest) -> None:
@@ -370,8 +361,6 @@ class Scene:
 
     def reset(self, actor: Guest) -> None:
         self.network.reset(actor.process)
-
-    # -- what is lost ------------------------------------------------------------------------------
 
     def lose(self, actor: Guest, kind: Callable[[Any], bool], what: str = "answer") -> list[Any]:
         """Lose the first request that is of this ``kind``, or its answer, or let it be ``held``;
@@ -403,8 +392,6 @@ class Scene:
 
 
 class _Servers:
-    """The servers that a process knows: those its host is pinned to, or all."""
-
     def __init__(self, world: World, every: range, pinned: dict[str, tuple[int, ...]]) -> None:
         self._world, self._every, self._pinned = world, every, pinned
 
@@ -418,8 +405,6 @@ class _Servers:
     def __len__(self) -> int:
         return len(self._known())
 
-
-# -- kinds of requests -----------------------------------------------------------------------------
 
 _OF_THE_CONNECTION = (-11, 11, 100, 101, 105)  # close, ping, login, watches
 

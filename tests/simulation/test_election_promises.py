@@ -111,10 +111,7 @@ def test_network_lost_and_nobody_works_beside_the_next(s):
 @pytest.mark.parametrize("has_guardian", [True, False])
 @scene(10)
 def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(s, has_guardian):
-    a = s.cluster.worker("a", lambda: Watched(s, "a"), career="c", has_guardian=has_guardian)
-    a.start()
-    s.until(lambda: seen(s, "unit", "a"))
-    workers(s, "b")
+    a, _ = workers(s, "ab", has_guardian=has_guardian)
     both = [a.process, *([a.guardian.process] if a.guardian else [])]
     for one in both:
         one.freeze()

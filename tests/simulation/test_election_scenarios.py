@@ -149,12 +149,13 @@ def test_bug_07_many_interrupts_end_a_term_once(s):
     assert [one.reason for one in a.events(TermEnding)] == [Reason.STEP_DOWN] * 2
 
 
+def run_out() -> None:
+    raise MemoryError
+
+
 @scene()
 def test_bug_07_a_thread_that_died_does_not_block_the_line(s):
     a, b, c, term = s.standing("abc")
-
-    def run_out() -> None:
-        raise MemoryError
 
     b.do(lambda: b.candidate._inbox.put(run_out))
     a.conclude(term)
@@ -163,9 +164,6 @@ def test_bug_07_a_thread_that_died_does_not_block_the_line(s):
 
 @scene(5)
 def test_bug_07_the_znode_of_a_broken_leader_stands_until_nobody_can_trust_it(s):
-    def run_out() -> None:
-        raise MemoryError
-
     a, b = s.actors("ab")
     term = a.lead()
     a.conclude(term)

@@ -23,7 +23,6 @@ from simulation.elections import ElectionLife, lead
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """What the programs of the page define."""
     text = (Path(__file__).parents[2] / "docs/simulation.rst").read_text()
     names: dict[str, Any] = {"__name__": "page"}
     for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", text):

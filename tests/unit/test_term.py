@@ -22,13 +22,16 @@ def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
     return open_term(7, deadline=deadline, **options)
 
 
-def test_a_term_says_who_leads_what():
+def test_a_term_says_who_leads_what_and_whether_it_is_paused():
     term = a_term(unclean=True)
     assert (term.number, term.id, term.career, term.candidate) == (7, "z", "c", "a")
     assert (term.unclean, a_term().unclean) == (True, False)
     assert (term.paused, term.reason, term.is_finished) == (False, None, False)
     assert term.stand_again_after_s is None
     assert term.write(iter(["x"])) == [7, "x"]
+    for is_paused in (True, False):
+        term.pause(is_paused)
+        assert term.paused is is_paused
 
 
 def test_a_term_is_over_at_its_deadline_and_not_before(at):
@@ -196,14 +199,6 @@ def test_an_ending_term_always_has_a_reason():
     assert reason(term) is Reason.WITHDRAWN
     term.resign()
     assert reason(term) is Reason.RESIGNED
-
-
-def test_a_term_is_paused_and_goes_on():
-    term = a_term()
-    term.pause(True)
-    assert term.paused
-    term.pause(False)
-    assert not term.paused
 
 
 def test_who_keeps_the_deadline_is_told_of_each_change_and_of_the_end():

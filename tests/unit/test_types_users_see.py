@@ -44,7 +44,6 @@ CONFLUENTS = "Expected 0 positional arguments"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """All that users read, a file each, and mistakes."""
     for page in PAGES:
         for number, snippet in enumerate(blocks(page, "python"), 1):
             name = page.stem.replace("-", "_").lower()

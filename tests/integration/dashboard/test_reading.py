@@ -199,8 +199,6 @@ def test_dead_messages_of_a_dyno_queue_are_sent_back(session):
         assert queue.size() == 1
 
 
-# -- a scrape of metrics: the servers count what a deep queue holds, and nobody lists it
-
 MANY = 1_000
 
 

@@ -14,7 +14,6 @@ Connect = Callable[..., Session]
 
 @pytest.fixture
 def behind(proxy, znode_root, opened) -> Connect:
-    """``behind(timeout_s=...)``: a session behind the proxy, below the test's own root."""
     return lambda **options: opened(proxy.address + znode_root, **options)
 
 

@@ -106,8 +106,6 @@ class Fault(Enum):
 
 
 class HistoriesOfThree(Histories):
-    """Histories on three servers, some of which are stopped meanwhile."""
-
     def __init__(self, real: ZooKeeperEnsemble) -> None:
         self._real = real
         self._latest: Connection | None = None

@@ -1,7 +1,3 @@
-"""The surface of the command line: verbs, options with their variables, examples, exit codes; and
-what it does not load.
-"""
-
 from __future__ import annotations
 
 import ast

@@ -42,7 +42,6 @@ from leaderq.testing import eventually
 
 @pytest.fixture
 def terminal(monkeypatch, capsys):
-    """Standard output is a terminal of so many columns."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 

@@ -1,7 +1,3 @@
-"""The schema for editors accepts what leaderq accepts, and refuses numbers, words and types that
-leaderq refuses.
-"""
-
 from __future__ import annotations
 
 import json

@@ -35,7 +35,6 @@ PLANNED = LeaseReport(term=1, lease_until_s=1000.0, grace_s=1.0, budget_until_s=
 def looks(
     dog: Watchdog, begin_s: float, end_s: float, *, stopped: bool = False, step_s: float = 0.05
 ) -> tuple[Watchdog, dict[Intervention, list[float]]]:
-    """Look from ``begin_s`` to ``end_s``; the instants of each intervention."""
     seen: dict[Intervention, list[float]] = {each: [] for each in Intervention}
     for number in range(round((end_s - begin_s) / step_s)):
         at_s = round(begin_s + number * step_s, 6)
@@ -146,9 +145,6 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
         assert ran_s <= 6 * grace_s + AFTER_THAW_S + 0.05  # in a row, past the lease
         at_s = due_s
     assert asked <= 1
-
-
-# -- the worker's end of the link: what it reports, and that it never blocks the worker
 
 
 class FakeSession:
@@ -336,20 +332,25 @@ def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
             reaper.join()
 
 
-def test_a_process_whose_first_thread_has_ended_is_not_dead():
-    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
-        stat = Path(f"/proc/{process.pid}/stat")
-        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
-        assert process.poll() is None
-        killed = kill(found(process))
-        process.kill()
-        assert pids(killed) == {process.pid}
+def has_lost_its_first_thread(process: Path) -> bool:
+    return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
-    with subprocess.Popen([sys.executable, "-c", NAMED]) as process:
-        eventually(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == CUT_NAME + b"\n")
+def is_named(process: Path) -> bool:
+    return (process / "comm").read_bytes() == CUT_NAME + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "is_ready"),
+    [(WITHOUT_ITS_FIRST_THREAD, has_lost_its_first_thread), (NAMED, is_named)],
+)
+def test_a_process_without_its_first_thread_or_with_a_name_cut_within_a_letter_is_found(
+    program, is_ready
+):
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
         try:
+            eventually(lambda: is_ready(Path(f"/proc/{process.pid}")))
+            assert process.poll() is None
             assert pids(kill(found(process))) == {process.pid}
             assert process.wait() == -9
         finally:

@@ -116,7 +116,6 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched(career: object, rounds: int) -> int:
-    """How often it was called unhealthy in so many rounds."""
     waits = iter([True] * rounds + [False])
     calls: list[float] = []
 

@@ -34,7 +34,6 @@ class Asker:
             self.answer = error
 
     def is_in(self) -> bool:
-        """Whether it has got in; waits for the thread, which was told."""
         self.thread.join(LONG_S)
         return self.answer is True
 

@@ -1,7 +1,3 @@
-"""How much a writer has under way: the decision by itself, and in lives of a writer beside a
-neighbour, on servers near and far, quick and slow (simulated).
-"""
-
 from __future__ import annotations
 
 import heapq
