@@ -110,7 +110,7 @@ def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(sess
     assert {one.attributes["leaderq.reason"] for one in terms} == {"withdrawn"}
     assert len(spans("term other")) == len(spans("execution other")) == 2
     assert {span.status.status_code for span in spans()} == {StatusCode.UNSET}
-    kinds = [kind for kind, _ in events._listeners._entries]
+    kinds = [kind for kind, _ in events._listeners._listeners]
     assert kinds == [Event]  # the log; nobody else is left
 
 
