@@ -50,14 +50,11 @@ def secure_zookeeper(pem: Pem) -> Iterator[str]:
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
         "secureClientPort": str(port.number),
         "secureClientPortAddress": "127.0.0.1",
-        "ssl.keyStore.location": str(pem.both),
-        "ssl.keyStore.type": "PEM",
-        "ssl.keyStore.password": "",
-        "ssl.trustStore.location": str(pem.certificate),
-        "ssl.trustStore.type": "PEM",
-        "ssl.trustStore.password": "",
         "ssl.clientAuth": "none",
     }
+    for store, path in (("keyStore", pem.both), ("trustStore", pem.certificate)):
+        values = {"location": str(path), "type": "PEM", "password": ""}
+        settings |= {f"ssl.{store}.{name}": value for name, value in values.items()}
     with ZooKeeperServer(settings=settings):
         yield port.address
     port.release()

@@ -72,7 +72,6 @@ def view(career: str = "billing", *, leads: bool = True, **more: Any) -> View:
 
 
 def drain(lag: int = 1200, *, fresh: bool = True, **more: Any) -> ShownReport:
-    """A report of the leader of term 5."""
     given: dict[str, Any] = {
         "term": 5,
         "at": NOW - 3,
@@ -86,7 +85,6 @@ def drain(lag: int = 1200, *, fresh: bool = True, **more: Any) -> ShownReport:
 
 
 def schedule(name: str = "nightly", *, next_in_s: float = 3600, **more: Any) -> ScheduleView:
-    """One that has run, has missed ticks, and is due then."""
     run = TickRun(NOW_MS - 86_400_000, NOW_MS - 86_400_000, 4, "host-b", ended=NOW_MS - 86_390_000)
     record = ScheduleRecord(
         last=NOW_MS - 86_400_000,
@@ -101,7 +99,6 @@ def schedule(name: str = "nightly", *, next_in_s: float = 3600, **more: Any) -> 
 
 
 def item(name: str, text: str = "a text", **note: Any) -> Any:
-    """An item as it is browsed."""
     data = encode([text.encode()], Note(**note) if note else None)
     return read(name, data, NOW_MS - 90_000, 1)
 

@@ -97,9 +97,6 @@ def test_the_image_has_the_version_of_the_package(services):
     assert services["candidate"]["image"] == f"leaderq-demo:{version[1]}"
 
 
-# -- Dockerfile
-
-
 @pytest.fixture(scope="module")
 def instructions() -> list[tuple[str, str]]:
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")

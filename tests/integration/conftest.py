@@ -1,5 +1,3 @@
-"""Sessions for tests that talk to ZooKeeper, each test below a root of its own."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -17,13 +15,11 @@ Open = Callable[..., Session]
 
 @pytest.fixture
 def address(zookeeper_server, znode_root) -> str:
-    """The servers with the test's own root."""
     return zookeeper_server.address + znode_root
 
 
 @pytest.fixture
 def proxy(zookeeper_server, fault_proxy) -> FaultProxy:
-    """A way to the server on which faults can be made."""
     return fault_proxy(zookeeper_server.address)
 
 

@@ -111,8 +111,6 @@ def lives(scenario: Callable[[Scene], None], seeds: int, **options: Any) -> list
 
 
 class Guest:
-    """A simulated process with a session of its own."""
-
     def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
         self.scene = scene
         self.name = name
@@ -123,17 +121,13 @@ class Guest:
         )
 
     def begin(self, what: Callable[[], object]) -> Job:
-        """Let its process begin ``what()``."""
         return Job(self, what)
 
     def do(self, what: Callable[[], T], within_s: float = 60.0) -> T:
-        """What ``what()`` returns, or raises, in its process."""
         return self.begin(what).result(within_s)
 
 
 class Actor(Guest):
-    """A guest with a candidate of career ``c``."""
-
     def __init__(self, scene: Scene, name: str, timeout_s: float) -> None:
         super().__init__(scene, name, timeout_s)
         self.bus = EventBus()
@@ -152,7 +146,6 @@ class Actor(Guest):
         self.do(self.candidate.stand)
 
     def await_term(self, within_s: float = 60.0) -> OpenTerm:
-        """The term that it wins."""
         term = self.do(lambda: self.candidate.await_term(within_s), within_s + 1)
         assert term is not None, f"{self.name} has won no term within {within_s} s"
         return term
@@ -211,8 +204,6 @@ class Actor(Guest):
 
 
 class Job:
-    """Something that a process was told to do."""
-
     def __init__(self, guest: Guest, what: Callable[[], Any]) -> None:
         self._guest = guest
         self._what = what
@@ -281,8 +272,6 @@ class Scene:
         ):
             yield self
 
-    # -- who is there ------------------------------------------------------------------------------
-
     def actor(
         self, name: str, *, timeout_s: float | None = None, server: int | None = None
     ) -> Actor:
@@ -313,11 +302,8 @@ class Scene:
         return self._beside
 
     def ask(self, what: Callable[[Session], T]) -> T:
-        """Ask ZooKeeper beside all."""
         beside = self.beside
         return beside.do(lambda: what(beside.session))
-
-    # -- time --------------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
@@ -330,8 +316,6 @@ class Scene:
         """Let time go on until ``fact()``; fails after ``within_s``."""
         is_so = self.world.run(self.now_s + within_s, unless=lambda: bool(fact()))
         assert is_so or fact(), f"not so within {within_s} s"
-
-    # -- what is seen ------------------------------------------------------------------------------
 
     def term_began(self, who: Actor, term: OpenTerm) -> None:
         for other, earlier in self._terms:
@@ -352,12 +336,10 @@ class Scene:
         }
 
     def record(self) -> dict[str, Any]:
-        """The record of the newest term."""
         data = self.cluster.znodes().get(f"{FOLDER}/term")
         return dict(json.loads(data)) if data else {}
 
     def expire(self, actor: Guest) -> None:
-        """End its session on the servers."""
         assert actor.session.id is not None
         self.is_forced = True
         self.ensemble.expire(actor.session.id)
@@ -368,7 +350,6 @@ class Scene:
         self.ask(lambda beside: beside.multi([Delete(f"{LINE}/{name}") for name in names]))
 
     def replace(self, actor: Guest) -> None:
-        """Let its process begin another session."""
         actor.do(lambda: actor.session.replace("a scenario wants it"))
 
     def cut(self, actor: Guest) -> None:
@@ -380,8 +361,6 @@ class Scene:
 
     def reset(self, actor: Guest) -> None:
         self.network.reset(actor.process)
-
-    # -- what is lost ------------------------------------------------------------------------------
 
     def lose(self, actor: Guest, kind: Callable[[Any], bool], what: str = "answer") -> list[Any]:
         """Lose the first request that is of this ``kind``, or its answer, or let it be ``held``;
@@ -413,8 +392,6 @@ class Scene:
 
 
 class _Servers:
-    """The servers that a process knows: those its host is pinned to, or all."""
-
     def __init__(self, world: World, every: range, pinned: dict[str, tuple[int, ...]]) -> None:
         self._world, self._every, self._pinned = world, every, pinned
 
@@ -428,8 +405,6 @@ class _Servers:
     def __len__(self) -> int:
         return len(self._known())
 
-
-# -- kinds of requests -----------------------------------------------------------------------------
 
 _OF_THE_CONNECTION = (-11, 11, 100, 101, 105)  # close, ping, login, watches
 

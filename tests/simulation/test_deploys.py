@@ -1,5 +1,3 @@
-"""Rolling deploys of a career whose candidates prefer the newest version, in simulated time."""
-
 from __future__ import annotations
 
 import json
@@ -49,7 +47,6 @@ class Fleet:
 
     @property
     def terms(self) -> list[dict[str, Any]]:
-        """The newest term and those before."""
         record = self.scene.record()
         return [record, *record.get("past", ())]
 
@@ -58,7 +55,6 @@ class Fleet:
         return str(self.terms[0]["candidate"])
 
     def start(self, name: str, version: Any = None) -> None:
-        """Start it, and wait until all that run stand, and one executes."""
         worker, s = self.workers[name], self.scene
         if version is not None:
             self.versions[name] = version
@@ -166,8 +162,6 @@ def test_those_in_front_of_the_newer_one_give_up_their_places(s):
 
 
 class Slow(Watched):
-    """Takes its time to get into office."""
-
     def inaugurate(self, term: Term) -> None:
         clock.sleep(5.0)
         super().inaugurate(term)

@@ -80,9 +80,6 @@ def seen(s: Scene, what: str, who: str = "", after_s: float = 0.0) -> list[float
     ]
 
 
-# -- the promises ----------------------------------------------------------------------------------
-
-
 @scene(timeout_s=20.0)
 def test_worker_killed_and_the_next_is_inaugurated_within_100_ms(s):
     a, _ = workers(s, "ab")
@@ -114,10 +111,7 @@ def test_network_lost_and_nobody_works_beside_the_next(s):
 @pytest.mark.parametrize("has_guardian", [True, False])
 @scene(10)
 def test_leader_frozen_then_resumed_starts_nothing_in_its_old_term(s, has_guardian):
-    a = s.cluster.worker("a", lambda: Watched(s, "a"), career="c", has_guardian=has_guardian)
-    a.start()
-    s.until(lambda: seen(s, "unit", "a"))
-    workers(s, "b")
+    a, _ = workers(s, "ab", has_guardian=has_guardian)
     both = [a.process, *([a.guardian.process] if a.guardian else [])]
     for one in both:
         one.freeze()
@@ -220,9 +214,6 @@ def test_code_that_raises_ends_its_term_and_stands_again_after_a_pause(s):
     assert all(later - former >= 0.5 for former, later in pairwise(times))
 
 
-# -- leases, claims and releases -------------------------------------------------------------------
-
-
 @scene()
 def test_once_a_write_was_fenced_every_later_one_is_refused(s):
     a = s.actor("a")
@@ -258,9 +249,6 @@ def test_a_new_leader_begins_paused_if_an_operator_paused_the_career(s):
     s.until(lambda: term.paused)
     a.conclude(term)
     assert b.await_term().paused
-
-
-# -- blocks, loops and sessions --------------------------------------------------------------------
 
 
 @scene()
@@ -320,21 +308,28 @@ def test_a_session_closed_in_the_body_ends_the_term_and_the_next_block_is_refuse
         a.do(lead)
 
 
-@pytest.mark.parametrize("slow_s", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("told", "slow_s"),
+    [(SessionState.SUSPENDED, 0.0), (SessionState.SUSPENDED, 0.5), (SessionState.LOST, 0.0)],
+)
 @scene(timeout_s=6.0)
-def test_a_session_closed_by_a_listener_ends_the_term_before_another_begins(s, slow_s):
+def test_a_session_closed_by_a_listener_ends_the_term_before_another_begins(s, told, slow_s):
     a, b = s.actors("ab")
 
     def closing(state: SessionState) -> None:
-        if state is SessionState.SUSPENDED:
-            a.session.close()
+        if state is told:
+            assert a.session.close()
             clock.sleep(slow_s)  # whoever stands behind it hears later of what it did
 
     a.do(lambda: a.session.add_listener(closing))
     a.lead()
     b.wait_in_line()
-    a.session.drop_connection()
+    if told is SessionState.LOST:
+        s.replace(a)
+    else:
+        a.session.drop_connection()
     b.await_term()
+    assert a.session.state is SessionState.CLOSED
 
 
 @scene(5, timeout_s=6.0)
@@ -430,22 +425,6 @@ def none_left(service: Service, start: Callable[[Service], bool] = Service.start
     return start(service)
 
 
-@scene(5, timeout_s=6.0)
-def test_a_listener_may_close_a_session_that_is_being_replaced(s):
-    a, b = s.actors("ab")
-
-    def closing(state: SessionState) -> None:
-        if state is SessionState.LOST:
-            assert a.session.close()
-
-    a.do(lambda: a.session.add_listener(closing))
-    a.lead()
-    b.wait_in_line()
-    s.replace(a)
-    b.await_term()
-    assert a.session.state is SessionState.CLOSED
-
-
 @scene(timeout_s=20.0)
 def test_a_replaced_session_that_nobody_could_end_is_ended_when_a_server_answers(s):
     a, b, term = s.standing("ab")
@@ -468,9 +447,6 @@ def test_a_replaced_session_is_not_ended_while_its_leaders_code_runs(s):
     assert len(s.line()) == 2
     a.conclude(term)
     b.await_term(2.0)
-
-
-# -- what a review found ---------------------------------------------------------------------------
 
 
 def test_a_stall_between_servers_and_then_its_loss_shows_one_leader():
@@ -538,8 +514,6 @@ def test_the_vocabulary_sees_two_that_believe():
 
 
 class Observed(Slow):
-    """Whoever observes the end of its term never comes back from it."""
-
     def prepare(self) -> None:
         self.events.subscribe(TermEnding, lambda _event: clock.sleep(1000.0))
 

@@ -29,8 +29,6 @@ from simulation.scenarios import Guest, scene
 
 
 class Counting(LeaderCareer):
-    """Notes the stages that it comes to, and why its terms end."""
-
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.reasons: list[Reason | None] = []
@@ -51,8 +49,6 @@ class Counting(LeaderCareer):
 
 
 class Ending(Counting):
-    """Ends its own terms."""
-
     def __init__(self) -> None:
         super().__init__()
         self.returned = 0
@@ -131,9 +127,6 @@ def test_a_runner_that_cannot_begin_ends_those_that_have_begun(s):
     s.until(lambda: begun[0].look().ended and "retire" in well.calls)
 
 
-# -- blocks ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(ValueError, "failed"), (KeyboardInterrupt, "withdrawn"), (SystemExit, "withdrawn")],
@@ -185,8 +178,6 @@ def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_rel
     assert sorted(order) == ["a", "b"]
     s.until(lambda: s.line() == {})
 
-
-# -- refusals --------------------------------------------------------------------------------------
 
 REQUESTS = {
     "enlisting": "create",

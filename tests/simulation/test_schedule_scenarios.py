@@ -1,5 +1,3 @@
-"""Schedules in a world without faults, or with one that a test makes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -148,21 +146,12 @@ def test_a_tick_that_is_over_writes_nothing_with_the_end_of_the_next_one(s):
     assert refused and "/late" not in s.cluster.znodes()
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        b"not a record",
-        b'{"last": 1, "when": {"cron": "61 * * * *"}}',
-        b'{"last": 1, "when": {"cron": "5 * * * *", "tz": "Mars/Base"}}',
-        b'{"last": 1000000000000000000, "when": {"cron": "5 * * * *"}}',
-    ],
-)
 @alone
-def test_a_record_that_cannot_be_read_is_begun_anew_and_told(s, written):
+def test_a_record_that_cannot_be_read_is_begun_anew_and_told(s):
+    """Which those are: ``tests/unit/schedules/test_schedule_record.py``."""
     found: list[Tick] = []
-
     s.ask(lambda beside: beside.ensure_path(FOLDER))
-    s.ask(lambda beside: beside.create(f"{FOLDER}/tidy", written))
+    s.ask(lambda beside: beside.create(f"{FOLDER}/tidy", b"not a record"))
     lead(s, career(found.append, every_s=1))
     s.world.run(4.5)
     assert len(found) >= 2 and record(s).history
@@ -191,9 +180,6 @@ def test_a_schedule_of_the_wrong_kind_of_method_is_refused_before_it_stands(s, b
     kind = type("Late", (base,), {"tidy": schedule(every_s=1)(method)})
     with pytest.raises(ConfigurationError, match=why):
         s.ask(lambda beside: Runner(kind(), beside))
-
-
-# -- coroutines ------------------------------------------------------------------------------------
 
 
 @alone

@@ -1,5 +1,3 @@
-"""When simulated sessions end: in buckets of one tick, by what the leader has been told."""
-
 from __future__ import annotations
 
 import pytest

@@ -23,7 +23,6 @@ from simulation.elections import ElectionLife, lead
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """What the programs of the page define."""
     text = (Path(__file__).parents[2] / "docs/simulation.rst").read_text()
     names: dict[str, Any] = {"__name__": "page"}
     for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", text):
@@ -99,8 +98,6 @@ def test_a_blocked_loop_is_named_and_the_same_seed_gives_the_same_history():
 
 
 class AsyncInvoices(AsyncLeaderCareer):
-    """Sends one invoice at a time."""
-
     async def execute(self, term: AsyncTerm) -> None:
         await term.wait(0.5)
         async with term.unit():

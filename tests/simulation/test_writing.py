@@ -1,7 +1,3 @@
-"""Puts and the sequenced writer under them, in simulated time: whichever request is lost, however a
-connection ends, whoever expires, and when time is up.
-"""
-
 from __future__ import annotations
 
 from typing import Any

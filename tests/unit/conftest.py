@@ -1,5 +1,3 @@
-"""What tests of several packages use."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The one style of checking arguments: what is taken, and what is said of the rest."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""What of a career's class is refused before it stands for election."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -100,15 +98,9 @@ def test_a_users_own_members_are_left_alone():
 
 
 def test_one_hand_over_is_enough():
-    class Both(Work):
-        def handOver(self, term: Any) -> None:  # noqa: N802
-            pass
-
-        def hand_over(self, term: Any) -> None:
-            pass
-
+    both = type("Both", (Work,), {"handOver": plain, "hand_over": plain})
     with pytest.raises(ConfigurationError, match="both handOver and hand_over"):
-        check_career(Both)
+        check_career(both)
 
 
 @pytest.mark.parametrize("name", ["handOver", "hand_over"])

@@ -50,7 +50,6 @@ def every_kind() -> list[type[LeaderqError]]:
 
 
 def made(kind: type[LeaderqError]) -> LeaderqError:
-    """One with everything that its class takes."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for name, one in list(inspect.signature(kind.__init__).parameters.items())[1:]:
@@ -70,7 +69,14 @@ class Group(Exception):
     exceptions: tuple[Exception, ...] = ()
 
 
-def test_a_group_of_errors_that_is_in_itself_has_leaves():
+class Delegating(Exception):
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+def test_a_group_of_errors_that_is_in_itself_has_leaves_and_what_cannot_be_asked_is_no_group():
+    error = Delegating("no")
+    assert leaves(error) == [error]
     group, within, one, two = Group(), Group(), OSError("one"), OSError("two")
     within.exceptions = (two, one)
     group.exceptions = (one, group, within)
@@ -89,12 +95,3 @@ def test_it_comes_out_of_a_pickle_and_a_copy_as_it_went_in(kind):
         assert repr(again.__dict__) == repr(error.__dict__)
         with pytest.raises(kind):
             raise again
-
-
-def test_an_error_whose_attributes_cannot_be_asked_for_is_no_group():
-    class Delegating(Exception):
-        def __getattr__(self, name: str) -> object:
-            return getattr(self.inner, name)
-
-    error = Delegating("no")
-    assert leaves(error) == [error]

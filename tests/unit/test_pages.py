@@ -104,8 +104,6 @@ def test_the_table_of_what_carries_a_careers_name_says_the_names_that_are_used()
     assert [name for name in names if f"``{name}``" not in page] == []
 
 
-# -- what is cited by number stands in ``docs/design/facts.md``, where an adopter has it
-
 FACTS = ROOT / "docs" / "design" / "facts.md"
 ROW = re.compile(r"^\| (?:bug )?([KZBFD]?\d+) \|", re.MULTILINE)
 CITED = re.compile(r"\b([KZBFD][1-9]\d?)\b")
@@ -131,8 +129,6 @@ def test_every_number_of_a_list_is_there_once():
         assert of_list == [f"{letter}{number}" for number in range(1, len(of_list) + 1)]
 
 
-# -- ``make quick`` runs the unit tests, and of each package one test on servers: that in
-
 TESTS = ROOT / "tests"
 NOT_QUICK = {"cli": "acceptance/cli", "testing": "integration/servers"}
 LISTED = (TESTS / "quick.txt").read_text().splitlines()
@@ -145,8 +141,6 @@ def test_each_package_with_tests_on_servers_has_one_that_stands_in_the_quick_run
     assert sorted(str(Path(line.partition("::")[0]).parent) for line in LISTED) == sorted(wanted)
     assert all(stands(line) for line in LISTED)
 
-
-# -- ``docs/design/lives.md``: every step is done by a function that is there
 
 STEP = re.compile(r"`([\w/]+\.py):\s+([\w.]+)`")
 

@@ -1,5 +1,3 @@
-"""The pictures of the pages: well formed, with what they show in words, and true to the tables."""
-
 from __future__ import annotations
 
 import re

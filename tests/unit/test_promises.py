@@ -16,7 +16,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "guarantees.rst"
 
 
 def listed() -> dict[str, list[str]]:
-    """The tests of each promise."""
     text = (TESTS / "promises.txt").read_text()
     parts = re.findall(r"^(?!tests/|#)(.+)\n((?:tests/.+\n)*)", text, re.MULTILINE)
     return {promise: tests.splitlines() for promise, tests in parts}

@@ -1,17 +1,10 @@
-"""What the source code keeps to: imports, names, log lines, seams; and that it can be installed."""
-
 from __future__ import annotations
 
 import ast
-import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import tarfile
-import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
@@ -21,7 +14,6 @@ import grimp
 import pytest
 
 import leaderq
-from leaderq.base import chance, clock, host
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(leaderq.__file__).parent
@@ -34,13 +26,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
-    """The source of each module by its path below the package."""
     return {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
 
 
 @pytest.fixture(scope="module")
 def trees(texts: dict[str, str]) -> dict[str, ast.Module]:
-    """Parsed once for all tests of this file."""
     return {path: ast.parse(text) for path, text in texts.items()}
 
 
@@ -55,16 +45,11 @@ def test_no_module_imports_itself_by_a_detour():
     assert cycles == {}
 
 
-# -- one word, one idea: no public class name is defined twice
-
-
 def test_no_public_class_name_is_defined_twice(texts):
     names = [name for text in texts.values() for name in re.findall(r"(?m)^class ([A-Z]\w*)", text)]
     assert "LeaderqError" in names
     assert [name for name, times in Counter(names).items() if times > 1] == []
 
-
-# -- log lines are fixed phrases with the values behind them, so that an operator can grep
 
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 FIXED = re.compile(r"(%s, )?[^%:;]+( [\w.]+=%[^ =]*)*")
@@ -114,18 +99,6 @@ def test_nobody_imports_a_name_of_the_seams(texts):
     by_name = re.compile(rf"(?m)^ *from leaderq\.({'|'.join(map(re.escape, SEAMS))}) import")
     assert [path for path, text in texts.items() if by_name.search(text)] == []
 
-
-def test_ordinarily_the_names_are_the_standard_librarys():
-    assert clock.sleep is time.sleep
-    assert clock.calendar_s is time.time
-    assert clock.awake_s is time.monotonic
-    assert host.pid is os.getpid
-    assert host.name is socket.gethostname
-    assert chance.random == random.random
-    assert chance.uuid4 is uuid.uuid4
-
-
-# -- names that are loaded when first used
 
 LAZY = ("leaderq", "leaderq.testing", "leaderq.zookeeper")
 
@@ -182,8 +155,6 @@ def test_a_program_loads_nothing_that_it_does_not_use(program, unused):
     assert done.returncode == 0
     assert set(done.stderr.split()) & set(unused.split()) == set()
 
-
-# -- what a user installs: a source distribution that can be tested, on a system that is supported
 
 OF_THE_REPOSITORY = {".ci/run", ".dockerignore", ".gitignore"}
 

@@ -1,5 +1,3 @@
-"""A term as its career sees it; a term and its deadline, to the instant."""
-
 from __future__ import annotations
 
 import asyncio
@@ -24,13 +22,16 @@ def a_term(deadline: float = 110.0, **options: Any) -> OpenTerm:
     return open_term(7, deadline=deadline, **options)
 
 
-def test_a_term_says_who_leads_what():
+def test_a_term_says_who_leads_what_and_whether_it_is_paused():
     term = a_term(unclean=True)
     assert (term.number, term.id, term.career, term.candidate) == (7, "z", "c", "a")
     assert (term.unclean, a_term().unclean) == (True, False)
     assert (term.paused, term.reason, term.is_finished) == (False, None, False)
     assert term.stand_again_after_s is None
     assert term.write(iter(["x"])) == [7, "x"]
+    for is_paused in (True, False):
+        term.pause(is_paused)
+        assert term.paused is is_paused
 
 
 def test_a_term_is_over_at_its_deadline_and_not_before(at):
@@ -55,7 +56,7 @@ def test_a_term_that_was_believed_over_stays_over(at):
     assert (is_on(term), term.remaining_s(), term.deadline) == (False, 0.0, 110.0)
 
 
-def test_a_deadline_is_prolonged_until_it_has_passed(at):
+def test_a_deadline_is_prolonged_until_it_has_passed_and_shortened_at_once(at):
     term = a_term()
     term.prolong(120.0)
     term.prolong(115.0)
@@ -63,9 +64,6 @@ def test_a_deadline_is_prolonged_until_it_has_passed(at):
     at[0] = 120.0
     term.prolong(130.0)
     assert term.deadline == 120.0
-
-
-def test_a_deadline_is_shortened_at_once(at):
     term = a_term()
     term.shorten(105.0)
     term.shorten(108.0)
@@ -203,14 +201,6 @@ def test_an_ending_term_always_has_a_reason():
     assert reason(term) is Reason.RESIGNED
 
 
-def test_a_term_is_paused_and_goes_on():
-    term = a_term()
-    term.pause(True)
-    assert term.paused
-    term.pause(False)
-    assert not term.paused
-
-
 def test_who_keeps_the_deadline_is_told_of_each_change_and_of_the_end():
     term, told = a_term(), []
     term.tell_changes(lambda: told.append((term.remaining_s(), term.ending.is_set())))
@@ -226,9 +216,6 @@ def test_a_wait_of_no_number_of_seconds_is_refused_and_not_over_at_once(term, od
     for wait in (lambda: term.wait(odd), lambda: asyncio.run(AsyncTerm(term).wait(odd))):
         with pytest.raises(ConfigurationError, match=f"seconds={odd!r}: give a number"):
             wait()
-
-
-# -- in real time
 
 
 def test_wait_sleeps_through_a_quiet_term_and_wakes_at_its_end(monkeypatch):

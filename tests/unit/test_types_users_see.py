@@ -1,5 +1,3 @@
-"""The Python of README and the docs, and the examples, pass strict type checkers."""
-
 from __future__ import annotations
 
 import os
@@ -46,7 +44,6 @@ CONFLUENTS = "Expected 0 positional arguments"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """All that users read, a file each, and mistakes."""
     for page in PAGES:
         for number, snippet in enumerate(blocks(page, "python"), 1):
             name = page.stem.replace("-", "_").lower()

@@ -1,5 +1,3 @@
-"""What a refresh reads of a real ZooKeeper, and how many requests that takes."""
-
 from __future__ import annotations
 
 import shutil
@@ -37,7 +35,6 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 
 @pytest.fixture
 def sent(session, monkeypatch) -> list[str]:
-    """The requests that the session has sent, as text."""
     told: list[str] = []
     send_all = session._send_all
 
@@ -156,9 +153,6 @@ def test_what_is_no_queue_that_was_named_is_not_read(session):
     assert [one.path for one in snapshot.queues] == ["/named"]
 
 
-# -- what is done, and where it is told
-
-
 def test_what_was_asked_of_a_career_stands_in_its_history_with_the_name(session):
     stood_for(session, "c", schedules=1)
     for deed, detail in ((Deed.PAUSE, ""), (Deed.RESUME, ""), (Deed.RUN_NOW, "s0")):
@@ -204,8 +198,6 @@ def test_dead_messages_of_a_dyno_queue_are_sent_back(session):
         assert done == "1 sent back to /d"
         assert queue.size() == 1
 
-
-# -- a scrape of metrics: the servers count what a deep queue holds, and nobody lists it
 
 MANY = 1_000
 

@@ -1,5 +1,3 @@
-"""The page over HTTP: what it answers to whom, and what each visitor costs."""
-
 from __future__ import annotations
 
 import re
@@ -80,7 +78,6 @@ def test_another_host_name_is_refused(page, browser):
 
 
 def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
-    """So many events of a stream."""
     found = [""]
     with browser.stream("GET", address) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

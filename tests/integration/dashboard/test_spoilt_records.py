@@ -1,5 +1,3 @@
-"""Whatever anybody has written into znodes, the page and top show it, and all the rest."""
-
 from __future__ import annotations
 
 import json
@@ -89,7 +87,6 @@ def stored(session: Session, careers: dict[str, dict[str, bytes]]) -> None:
 
 
 def shown(snapshot: PageSnapshot) -> str:
-    """All that the page and top draw of it."""
     many = (ScreenKind.CAREERS, ScreenKind.QUEUES, ScreenKind.SCHEDULES)
     screens = [PageScreen(kind) for kind in many]
     screens += [PageScreen(ScreenKind.CAREER, one.career) for one in snapshot.careers]

@@ -1,6 +1,4 @@
-"""The demo cluster's programs without containers: generator, two candidates, a change of leader,
-the watch, the audit.
-"""
+"""The demo cluster's programs without containers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Candidates on a real ZooKeeper: one leads, and another one waits."""
-
 from __future__ import annotations
 
 import pytest
@@ -15,7 +13,6 @@ from leaderq.zookeeper import Security
 
 
 def lead(candidate: Candidate) -> OpenTerm:
-    """The term that it wins as soon as it stands."""
     candidate.stand()
     term = candidate.await_term(30.0 * patience())
     assert term is not None

@@ -1,5 +1,3 @@
-"""A session that was made before a fork refuses the child at once, and says why."""
-
 from __future__ import annotations
 
 import asyncio

@@ -25,8 +25,6 @@ from leaderq.testing import eventually
 
 
 class Counting(LeaderCareer):
-    """Notes what is called, why its term ended, and on which threads."""
-
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.threads: set[int] = set()
@@ -86,9 +84,6 @@ def test_a_signal_that_comes_right_before_the_supervisor_waits_is_heard(session,
     assert was_heard == [True]
 
 
-# -- a block that leads
-
-
 def test_a_fork_that_leaves_the_body_releases_nothing(session, opened):
     block = session.leadership("c", id="a", timeout_s=60.0)
 
@@ -103,9 +98,6 @@ def test_a_fork_that_leaves_the_body_releases_nothing(session, opened):
         assert (view.leader, view.stage) == ("a", "execution")
 
 
-# -- the spans of blocks
-
-
 def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(session, spans):
     events = EventBus()
     block = session.leadership("c", id="a", events=events)
@@ -118,7 +110,7 @@ def test_each_term_of_a_block_is_a_span_with_its_stage_also_on_a_shared_bus(sess
     assert {one.attributes["leaderq.reason"] for one in terms} == {"withdrawn"}
     assert len(spans("term other")) == len(spans("execution other")) == 2
     assert {span.status.status_code for span in spans()} == {StatusCode.UNSET}
-    kinds = [kind for kind, _ in events._listeners._entries]
+    kinds = [kind for kind, _ in events._listeners._listeners]
     assert kinds == [Event]  # the log; nobody else is left
 
 

@@ -1,5 +1,3 @@
-"""Servers as leaderq.testing runs them: their life, their data, their end."""
-
 from __future__ import annotations
 
 import signal
@@ -70,9 +68,6 @@ time.sleep(600)
         assert not Path(folder).exists(), "the next server sweeps what the killed one left"
 
 
-# -- a cut of the fault proxy; its other faults: ``tests/integration/zookeeper/test_life.py``
-
-
 def test_a_cut_is_a_reset_and_not_an_end(proxy):
     host, _, port = proxy.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as plain:
@@ -81,8 +76,6 @@ def test_a_cut_is_a_reset_and_not_an_end(proxy):
         with pytest.raises(ConnectionResetError):
             plain.recv(1)
 
-
-# -- the pytest plugin as a user has it: sessions of pytest as subprocesses, in folders of their own
 
 SETTINGS = "[pytest]\nfilterwarnings = error\naddopts = -p no:leaderq\n"
 OPTED_IN = 'pytest_plugins = ["leaderq.testing.plugin"]\n'

@@ -107,7 +107,6 @@ class RealConnection:
                 return
 
     def hear_the_end(self) -> None:
-        """Hear all until the server hangs up."""
         while (frame := self._frame()) is not None:
             self._note(frame)
 
@@ -267,7 +266,6 @@ class Connection:
                 one.close()
 
     def compare(self, comparison: Comparison, done: Sequence[object]) -> None:
-        """Compare what was heard; nothing of it is kept."""
         real, simulated = self.real.notes, self.simulated.notes
         for at in range(max(len(real), len(simulated))):
             pair = [notes[at] if at < len(notes) else None for notes in (real, simulated)]
@@ -310,7 +308,6 @@ class Servers:
         self.pass_time(step_s)
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much pass at the simulated servers."""
         self._world.run(self._world.now_s + seconds)
 
     def open(self, server: int, real: Hello, simulated: Hello) -> Connection:
@@ -333,8 +330,6 @@ class Servers:
 
 
 class Client:
-    """A client of both kinds, with one session after the other."""
-
     def __init__(self, servers: Servers, server: int = 0) -> None:
         self._servers = servers
         self.connections: list[Connection] = []
@@ -345,7 +340,6 @@ class Client:
         return self.connections[-1]
 
     def begin(self, server: int = 0) -> None:
-        """Begin a session."""
         self.has_session = True
         self._open(server, NO_SESSION, NO_SESSION)
         newest = self.newest
@@ -362,6 +356,5 @@ class Client:
         self.connections.append(self._servers.open(server, real, simulated))
 
     def end(self) -> None:
-        """End the session."""
         self.has_session = False
         self.newest.do(kazoo_wire.CloseInstance)

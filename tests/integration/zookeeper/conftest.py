@@ -1,5 +1,3 @@
-"""Sessions on the real server, each test below a root of its own; servers with SASL and TLS."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -16,13 +14,11 @@ Connect = Callable[..., Session]
 
 @pytest.fixture
 def behind(proxy, znode_root, opened) -> Connect:
-    """``behind(timeout_s=...)``: a session behind the proxy, below the test's own root."""
     return lambda **options: opened(proxy.address + znode_root, **options)
 
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address where nobody listens."""
     port = lease_port()
     yield port.address
     port.release()

@@ -44,8 +44,6 @@ def settings_for(steps: int) -> settings:
 
 
 class Doing(Enum):
-    """What a client does besides requests."""
-
     BEGIN_AGAIN = auto()
     COME_BACK = auto()
     TAKE_OVER = auto()  # through another connection, while the former is open
@@ -131,7 +129,6 @@ class Histories:
         return f"/history-{self._count}"
 
     def check(self, root: str, steps: Sequence[Step]) -> None:
-        """Take these steps, and compare what was heard."""
         try:
             self._check(root, steps)
         except BaseException:

@@ -1,5 +1,3 @@
-"""Digest credentials, SASL, TLS, on servers that ask for them."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""Ending a session from another process: the guardian's act."""
-
 from __future__ import annotations
 
 import socket

@@ -1,5 +1,3 @@
-"""The session beside a KazooClient that the user made."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

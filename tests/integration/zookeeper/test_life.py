@@ -129,20 +129,6 @@ def test_closing_ends_the_session_at_once_and_it_refuses_everything(
             refused()
 
 
-def test_a_suspended_session_is_ended_through_whichever_server_answers(
-    session, zookeeper_server, znode_root, fault_proxy, opened
-):
-    one, other = (fault_proxy(zookeeper_server.address) for _ in range(2))
-    closed = opened(f"{one.address},{other.address}{znode_root}", timeout_s=60.0)
-    closed.create("/e", ephemeral=True)
-    for each in (one, other):
-        each.refuse()
-    eventually(lambda: closed.state is SUSPENDED)
-    other.heal()
-    closed.close(timeout_s=30)
-    assert session.exists("/e") is None
-
-
 @pytest.mark.parametrize("where", ["listener", "watch", "answer"])
 def test_a_session_may_be_closed_from_its_own_threads(session, where):
     def close(_: object) -> None:
@@ -192,9 +178,6 @@ def test_who_led_before_the_servers_were_emptied_leads_again_under_a_higher_numb
     assert led == [(1, False), (2, True)]
     assert reasons[0] in (Reason.LEASE, Reason.SESSION)
     assert "term record was lost" in caplog.text
-
-
-# -- connections that lie
 
 
 @contextlib.contextmanager

@@ -47,9 +47,6 @@ def test_callbacks_of_futures_do_not_run_on_the_connection_thread_and_may_wait_f
     assert stat is not None
 
 
-# -- from an address to a session, or to one clear error
-
-
 def our_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("leaderq-")}
 

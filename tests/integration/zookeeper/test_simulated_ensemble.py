@@ -95,9 +95,6 @@ def test_real_servers_say_what_simulated_ones_say(histories, version):
     try_history()
 
 
-# -- three servers
-
-
 MARK = "/mark"
 
 
@@ -109,8 +106,6 @@ class Fault(Enum):
 
 
 class HistoriesOfThree(Histories):
-    """Histories on three servers, some of which are stopped meanwhile."""
-
     def __init__(self, real: ZooKeeperEnsemble) -> None:
         self._real = real
         self._latest: Connection | None = None

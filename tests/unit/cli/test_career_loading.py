@@ -1,5 +1,3 @@
-"""Every way in which ``module:Class`` can be wrong is one sentence with value, place and remedy."""
-
 from __future__ import annotations
 
 import sys

@@ -1,12 +1,7 @@
-"""The surface of the command line: verbs, options with their variables, examples, exit codes; and
-what it does not load.
-"""
-
 from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
 from collections.abc import Iterator
 
@@ -33,8 +28,7 @@ from leaderq.errors import (
 VERBS = (
     "run lead deadline status top members history step-down transfer pause resume raise-floor"
     " forget schedule dead offsets queue journal config observe dashboard doctor topics servers"
-    " completion"
-    " version"
+    " completion version"
 )
 LEAVES_OF = {
     "schedule": "ls history run-now pause resume",
@@ -102,20 +96,6 @@ def test_run_and_config_show_take_every_setting_and_no_command_takes_a_secret():
     flags = {row.flag for row in TABLE}
     assert flags <= options["leaderq run"] & options["leaderq config show"]
     assert not [name for names in options.values() for name in names if name.endswith("password")]
-
-
-def test_a_sample_of_the_configuration_can_be_used_with_each_of_its_defaults(
-    capsys, monkeypatch, tmp_path
-):
-    monkeypatch.chdir(tmp_path)
-    _, sample, _ = run(capsys, "config", "sample")
-    assert all(f"[{row.variable}]" in sample for row in TABLE)
-    uncommented, count = re.subn(r"^#([a-z_]+ = .+)$", r"\1", sample, flags=re.MULTILINE)
-    (tmp_path / "leaderq.toml").write_text(uncommented)
-    code, out, err = run(capsys, "config", "show", "--json")
-    assert code == 0, err
-    shown = [json.loads(line) for line in out.splitlines()]
-    assert sum(row["source"].endswith("leaderq.toml") for row in shown) == count > 20
 
 
 @pytest.mark.parametrize("words", LEAVES)

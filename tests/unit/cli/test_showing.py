@@ -1,5 +1,3 @@
-"""What people read: tables, durations, items of queues, and what doctor says of topics."""
-
 from __future__ import annotations
 
 import fcntl
@@ -44,7 +42,6 @@ from leaderq.testing import eventually
 
 @pytest.fixture
 def terminal(monkeypatch, capsys):
-    """Standard output is a terminal of so many columns."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -102,9 +99,6 @@ def test_what_others_have_written_can_neither_break_a_table_nor_command_the_term
     assert told == [["H", "X"], [r"a\nb\x1b[2J", r"c\u202ed"], [r"/\u202eq", "1"]]
 
 
-# -- how the verbs about queues read items and show them
-
-
 def item(name: str, *values: bytes) -> Browsed:
     return read(name, encode(values), 1_700_000_000_000, 4)
 
@@ -158,7 +152,6 @@ def test_an_item_is_shown_on_one_short_line_that_harms_no_terminal(data, shown):
 
 
 def readable(fd: int) -> int:
-    """How many bytes lie in a pipe."""
     return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -195,8 +188,6 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
         os.close(sink)
 
 
-# -- what doctor says of a career's topics, given what the cluster says of them
-
 OK, ADVICE, FAILED = Verdict.OK, Verdict.ADVICE, Verdict.FAILED
 FINE = TopicView(6, 0, 3, 3, 2, frozenset({"READ", "WRITE", "DESCRIBE"}))
 MISSING = TopicView(0, 0, 0, 0, None, frozenset({"READ", "DESCRIBE"}))
@@ -228,9 +219,6 @@ def test_a_topic_is_fit_for_its_use_or_what_to_do_is_said(judge, view, verdict, 
     found = judge("clicks", view)
     assert (found.check, found.verdict) == ("topic clicks", verdict)
     assert said in found.detail
-
-
-# -- what doctor says of ZooKeeper's servers, given what they say; and how they are asked
 
 
 def servers(*ticks: float | None) -> list[ServerView]:
@@ -280,12 +268,7 @@ def test_a_server_tells_its_tick_by_its_admin_server_or_that_it_is_not_there(mon
         assert view_of("127.0.0.1", 1) == ServerView("127.0.0.1:1", "", 3.0, 6.0)
 
 
-# -- what the demo waits for: a slow machine is told from one on which nothing moves
-
-
-@pytest.fixture
-def waiting(monkeypatch):
-    """A stage whose looks take 20 s each; ``fed`` grows by one a look, as long as it is below 9."""
+def test_the_demo_waits_for_a_slow_machine_and_says_where_nothing_moves(monkeypatch):
     now = SimpleNamespace(s=0.0, fed=0)
 
     def sleep(_seconds):
@@ -296,18 +279,10 @@ def waiting(monkeypatch):
     monkeypatch.setattr(stage.time, "sleep", sleep)
     monkeypatch.setattr(stage, "patience", lambda: 1.0)
     feeding = SimpleNamespace(check=lambda: None)
-    return SimpleNamespace(feeding=feeding, _check_processes=lambda: None, contenders={}, now=now)
-
-
-def test_a_slow_machine_is_waited_for_and_where_nothing_moves_that_is_said(waiting):
-    now = waiting.now
-
-    def wait_for(fed):
-        moves = {"timeout_s": 60.0, "progress": lambda: now.fed}
-        DemoStage.until(waiting, lambda: now.fed == fed, "all is fed", **moves)
-
-    wait_for(9)
+    at_work = SimpleNamespace(feeding=feeding, _check_processes=lambda: None, contenders={})
+    moves = {"timeout_s": 60.0, "progress": lambda: now.fed}
+    DemoStage.until(at_work, lambda: now.fed == 9, "all is fed", **moves)
     assert now.s == 180.0
     with pytest.raises(StoodStill, match="waited 60 s in vain until all is fed"):
-        wait_for(10)
+        DemoStage.until(at_work, lambda: now.fed == 10, "all is fed", **moves)
     assert now.s == 240.0

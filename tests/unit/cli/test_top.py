@@ -1,5 +1,3 @@
-"""``leaderq top``: rows of a snapshot, and the screen with a keyboard, without a terminal."""
-
 from __future__ import annotations
 
 import asyncio
@@ -131,9 +129,6 @@ def test_one_career_is_shown_in_full() -> None:
     assert "who anna@desk, asked for pause, because bank closed" in paused
 
 
-# -- the screen, by keyboard -----------------------------------------------------------------------
-
-
 def on_screen(
     use: Callable[[TopApp, Pilot[None]], Awaitable[None]],
     snapshot: PageSnapshot = SNAPSHOT,
@@ -161,7 +156,6 @@ def on_screen(
 
 
 def drawn(app: TopApp) -> list[str]:
-    """The careers in the table, in order."""
     table = app.screen_stack[0].query_one("#careers", DataTable)
     return [str(row.key.value) for row in table.ordered_rows]
 

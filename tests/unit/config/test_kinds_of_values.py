@@ -1,5 +1,3 @@
-"""Each kind of value: what it takes, how it writes it, and what it refuses."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A career's own options: of the declared types, or refused with the place of each fault."""
-
 from __future__ import annotations
 
 import logging
@@ -50,7 +48,6 @@ class Job(LeaderCareer):
 
 
 def taken(tmp_path: Path, toml: str = "", career: type[LeaderCareer] = Job, **environ: str) -> Any:
-    """The options that a career gets from a file and variables."""
     (tmp_path / "leaderq.toml").write_text(f"[careers.job.options]\n{toml}")
     variables = {f"LEADERQ_OPTIONS_{name}": text for name, text in environ.items()}
     made = career()

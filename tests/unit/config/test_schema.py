@@ -1,7 +1,3 @@
-"""The schema for editors accepts what leaderq accepts, and refuses numbers, words and types that
-leaderq refuses.
-"""
-
 from __future__ import annotations
 
 import json
@@ -60,12 +56,19 @@ def test_it_accepts_what_a_setting_accepts(row: Row) -> None:
         assert [value for value in bad if accepts({row.name: value})] == []
 
 
-def test_it_accepts_the_sample_with_all_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sample_is_accepted_and_can_be_used_with_all_its_defaults(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["config", "sample"]) == 0
-    text = re.sub(r"^#([a-z_]+ = .+)$", r"\1", capsys.readouterr().out, flags=re.MULTILINE)
-    document = parsed_toml(text)
-    assert len(document) > 20
-    assert accepts(document)
+    sample = capsys.readouterr().out
+    assert all(f"[{row.variable}]" in sample for row in TABLE)
+    text, count = re.subn(r"^#([a-z_]+ = .+)$", r"\1", sample, flags=re.MULTILINE)
+    assert accepts(parsed_toml(text))
+    (tmp_path / "leaderq.toml").write_text(text)
+    assert main(["config", "show", "--json"]) == 0
+    shown = map(json.loads, capsys.readouterr().out.splitlines())
+    assert sum(row["source"].endswith("leaderq.toml") for row in shown) == count > 20
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Who is let in, and what may be confirmed."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""One reading for all who look, none if nobody does."""
-
 from __future__ import annotations
 
 import threading

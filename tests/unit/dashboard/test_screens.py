@@ -1,5 +1,3 @@
-"""The screens, of values: who is in trouble, what is said of it, and that nothing breaks out."""
-
 from __future__ import annotations
 
 import re

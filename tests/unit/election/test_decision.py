@@ -1,5 +1,3 @@
-"""The decision table row by row."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Which of two candidates is newer, and when that counts no more."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""What a leader hears of its own term, with a session that the test answers for."""
-
 from __future__ import annotations
 
 from concurrent.futures import Future
@@ -128,7 +126,8 @@ def test_an_announcement_that_is_fenced_tells_that_the_znode_is_gone(
     assert (tenure.term.deadline, told) == (119.0, [] if signal is None else [signal])
 
 
-def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session, told, at):
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session, told, is_watched):
     tenure.connected()
     assert len(session.watches) == 1
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
@@ -137,14 +136,10 @@ def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session
     session.watched[-1].set_exception(ConnectionLost("x"))
     session.on_proof(proof(101.0))
     assert len(session.watches) == 3
-    session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
-    assert told == [Input.GONE]
-
-
-def test_a_znode_that_is_gone_when_it_is_to_be_watched_is_told(tenure, session, told):
-    session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
-    tenure.connected()
-    session.watched[-1].set_exception(NoNode("gone"))
+    if is_watched:
+        session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
+    else:
+        session.watched[-1].set_exception(NoNode("gone"))
     assert told == [Input.GONE]
 
 

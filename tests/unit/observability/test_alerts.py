@@ -82,11 +82,9 @@ class Scrapes:
         offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)
 
     def is_now(self, state: Any) -> None:
-        """The leader is in this state."""
         self.running["a"].state = state
 
     def take_over(self, **by: Scraped) -> None:
-        """The leader was killed, and another process leads."""
         self.running = by or {"b": self.running["b"]}
         ((name, process),) = self.running.items()
         process.state = LEADER
@@ -143,7 +141,6 @@ def producer_tells(**figures: float) -> Callable[[Scrapes], object]:
 
 
 def happens(kind: type, *values: Any, to: str = "a") -> Callable[[Scrapes], object]:
-    """An event of this kind, in the leader if nothing else is said."""
     return lambda world: world.running[to].events.publish(kind("c", "a", *values))
 
 

@@ -1,5 +1,3 @@
-"""What /livez, /readyz, /leader and /status say, as tables of states."""
-
 from __future__ import annotations
 
 import json

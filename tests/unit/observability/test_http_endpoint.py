@@ -1,5 +1,3 @@
-"""The endpoint on real sockets: what it answers, and what rude clients cannot do."""
-
 from __future__ import annotations
 
 import socket

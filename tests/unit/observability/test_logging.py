@@ -1,5 +1,3 @@
-"""Every event becomes one phrase with its values; a log that nobody reads holds nobody up."""
-
 from __future__ import annotations
 
 import inspect
@@ -151,8 +149,6 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, tex
     with pytest.raises(ConfigurationError, match=rf"log_config: '.*{name}' cannot be used: "):
         configure("text", "info", tmp_path / name)
 
-
-# -- A log that nobody reads holds nobody up
 
 UNREAD = """
 import logging, sys

@@ -1,5 +1,3 @@
-"""Metrics: the names, what is counted, and that nothing is needed or imported until asked for."""
-
 from __future__ import annotations
 
 import re

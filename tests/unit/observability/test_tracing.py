@@ -1,5 +1,3 @@
-"""Traces: one span a handler, linked once to each sender; what it sends is its child."""
-
 from __future__ import annotations
 
 import asyncio
@@ -47,7 +45,6 @@ def row(
 
 
 def carried(headers: Iterable[tuple[str, bytes]]) -> int:
-    """The span that headers carry."""
     return int(dict(headers)["traceparent"].decode().split("-")[2], 16)
 
 
@@ -180,8 +177,6 @@ def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
 
 
 class TakingSink(KafkaSink):
-    """Keeps what it would send."""
-
     def __init__(self) -> None:
         super().__init__("nowhere:1", "out")
         self.taken: list[Any] = []

@@ -1,5 +1,3 @@
-"""Careers of coroutines: stages, units, the end of a term, what is left behind, a blocked loop."""
-
 from __future__ import annotations
 
 import asyncio
@@ -25,8 +23,6 @@ BUDGET_S = 60.0
 
 
 class Diary(AsyncLeaderCareer):
-    """Writes down what is called, where, and with which term."""
-
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.threads: set[str] = set()
@@ -162,12 +158,7 @@ def test_a_career_that_is_written_wrongly_is_refused(written, said):
         drive(type("Hasty", (Diary,), written)())
 
 
-# ---- the end of a term ---------------------------------------------------------------------------
-
-
 class Waiting(Diary):
-    """A unit that waits for something outside, and says how it ends."""
-
     def __init__(self) -> None:
         super().__init__()
         self.begun = threading.Event()
@@ -252,9 +243,6 @@ def test_when_a_unit_is_cancelled(reason, time, flags, left_s, since_s, expected
     assert seconds_to_cancel(reason, time, left_s=left_s, since_s=since_s, **flags) == expected
 
 
-# ---- what is left behind -------------------------------------------------------------------------
-
-
 def test_tasks_that_a_unit_leaves_behind_are_cancelled_and_named(caplog):
     ended: list[str] = []
 
@@ -320,18 +308,10 @@ def test_a_task_that_a_callback_begins_after_its_unit_takes_no_step():
     assert not steps
 
 
-# ---- a blocked loop ------------------------------------------------------------------------------
-
-
-def test_a_plain_term_may_not_wait_on_an_event_loop():
-    from leaderq.errors import WouldDeadlock
-
+def test_a_task_waits_for_its_time_or_for_the_end_of_its_term():
     held = open_term()
 
     async def wait() -> None:
-        assert held.wait(0)  # it only looks
-        with pytest.raises(WouldDeadlock, match=r"await term\.wait"):
-            held.wait(1)
         assert await AsyncTerm(held).wait(0.001)
         asyncio.get_running_loop().call_later(0.01, held.wind_up, Reason.STEP_DOWN)
         assert not await AsyncTerm(held).wait()

@@ -1,5 +1,3 @@
-"""When a guardian stops its worker, what the worker reports to it, and what it has started."""
-
 from __future__ import annotations
 
 import json
@@ -37,7 +35,6 @@ PLANNED = LeaseReport(term=1, lease_until_s=1000.0, grace_s=1.0, budget_until_s=
 def looks(
     dog: Watchdog, begin_s: float, end_s: float, *, stopped: bool = False, step_s: float = 0.05
 ) -> tuple[Watchdog, dict[Intervention, list[float]]]:
-    """Look from ``begin_s`` to ``end_s``; the instants of each intervention."""
     seen: dict[Intervention, list[float]] = {each: [] for each in Intervention}
     for number in range(round((end_s - begin_s) / step_s)):
         at_s = round(begin_s + number * step_s, 6)
@@ -150,12 +147,7 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
     assert asked <= 1
 
 
-# -- the worker's end of the link: what it reports, and that it never blocks the worker
-
-
 class FakeSession:
-    """What the link needs of a session."""
-
     state = SessionState.CONNECTED
     credentials = Credentials(7, b"secret")
     resolved_servers = (("127.0.0.1", 2181),)
@@ -173,8 +165,6 @@ class FakeSession:
 
 
 class Guardian:
-    """The other end."""
-
     def __init__(self) -> None:
         self.end, theirs = socket.socketpair()
         self.link = GuardianLink(theirs)
@@ -190,7 +180,6 @@ class Guardian:
         self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)
 
     def watching(self) -> OpenTerm:
-        """A term that is on, and was reported."""
         self.attach()
         led = open_term(3, lasts_s=100.0)
         self.link.watch_term(led, 10.0)
@@ -308,8 +297,6 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
     assert guardian.reports()[-1] == {"term": None}
 
 
-# -- finding and ending what a process has started
-
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = [
     sys.executable,
@@ -331,7 +318,6 @@ def pids(processes: set[Started]) -> set[int]:
 
 
 def found(process: subprocess.Popen[Any]) -> set[Started]:
-    """It, if it is found among the processes that this one has started."""
     return {one for one in descendants_of(os.getpid()) if one.pid == process.pid}
 
 
@@ -346,20 +332,25 @@ def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
             reaper.join()
 
 
-def test_a_process_whose_first_thread_has_ended_is_not_dead():
-    with subprocess.Popen([sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]) as process:
-        stat = Path(f"/proc/{process.pid}/stat")
-        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
-        assert process.poll() is None
-        killed = kill(found(process))
-        process.kill()
-        assert pids(killed) == {process.pid}
+def has_lost_its_first_thread(process: Path) -> bool:
+    return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_process_whose_name_is_cut_within_a_letter_is_found_like_any_other():
-    with subprocess.Popen([sys.executable, "-c", NAMED]) as process:
-        eventually(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == CUT_NAME + b"\n")
+def is_named(process: Path) -> bool:
+    return (process / "comm").read_bytes() == CUT_NAME + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "is_ready"),
+    [(WITHOUT_ITS_FIRST_THREAD, has_lost_its_first_thread), (NAMED, is_named)],
+)
+def test_a_process_without_its_first_thread_or_with_a_name_cut_within_a_letter_is_found(
+    program, is_ready
+):
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
         try:
+            eventually(lambda: is_ready(Path(f"/proc/{process.pid}")))
+            assert process.poll() is None
             assert pids(kill(found(process))) == {process.pid}
             assert process.wait() == -9
         finally:

@@ -1,5 +1,3 @@
-"""Which version a process tells: the career's own, or that of the distribution it came with."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""What a worker has started, and its guardian had adopted, is known when the guardian is killed."""
-
 from __future__ import annotations
 
 import os
@@ -75,9 +73,6 @@ def test_the_daemon_of_a_worker_whose_guardian_was_killed_is_ended(environment, 
         os.kill(guardian.pid, 9)
         assert guardian.stdout.readline() == ("2\n" if in_term else "True\n")
     eventually(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX")
-
-
-# -- a guardian is woken when it is due, on the clock that counts while the host is suspended
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-"""One term served: what is called, when not any more; a unit abandoned; and a command."""
-
 from __future__ import annotations
 
 import os
@@ -27,8 +25,6 @@ from leaderq.zookeeper.proof import Shares
 
 
 class Diary(LeaderCareer):
-    """Writes down what is called, and does then what a test wants."""
-
     def __init__(self, **acts) -> None:
         self.calls: list[str] = []
         self.acts = acts
@@ -64,7 +60,6 @@ def stage_runner(career, term, **others) -> StageRunner:
 
 
 def serve(career, term, **others) -> tuple[CareerFailed | None, list[CareerError]]:
-    """Serve ``term``; how the career failed, and the errors that were told."""
     errors: list[CareerError] = []
     bus = EventBus()
     bus.subscribe(CareerError, errors.append)
@@ -78,6 +73,18 @@ def raising(error):
     return act
 
 
+class Delegating(Exception):
+    """One whose attributes cannot be asked for, because it asks itself for them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Empty(Exception):
+    def __len__(self) -> int:
+        return 0
+
+
 STAGES = {"inaugurate": "inauguration", "execute": "execution"}
 
 
@@ -89,19 +96,21 @@ STAGES = {"inaugurate": "inauguration", "execute": "execution"}
         ("execute", SystemExit(3), "SystemExit: 3"),  # it does not leave the process
         ("execute", KeyboardInterrupt(), "KeyboardInterrupt"),
         ("execute", Mute(), TOLD),  # its text cannot be had
+        pytest.param("execute", Delegating("no"), "Delegating: no", id="delegating"),
+        ("execute", Empty("no"), "Empty: no"),
     ],
 )
 def test_a_stage_that_raises_is_the_last_one_even_if_the_term_ends_only_later(stage, error, said):
-    """Found on the way: a unit was called again and again until the candidate's thread had heard of
-    the failure.
-    """
-    career = Diary(**{stage: raising(error)})
+    later = OSError("later")
+    career = Diary(**{stage: raising(error), "handOver": raising(later)})
     failure, errors = serve(career, term := open_term())
     assert said in str(failure)
+    assert failure.__cause__ is error
     until = list(STAGES).index(stage) + 1
     assert career.calls == [*list(STAGES)[:until], "handOver"]
     assert term.reason is Reason.FAILED
-    assert [(event.stage, event.error) for event in errors] == [(STAGES[stage], error)]
+    told = [(event.stage, event.error) for event in errors]
+    assert told == [(STAGES[stage], error), ("hand-over", later)]
 
 
 def test_a_failed_hand_over_is_a_failure():
@@ -111,12 +120,16 @@ def test_a_failed_hand_over_is_a_failure():
     assert serve(career, open_term())[0]
 
 
-def test_noticing_that_one_is_deposed_is_no_failure():
-    term = open_term()
-    career = Diary(execute=raising(Deposed(term=1, reason=Reason.FENCED)))
-    assert serve(career, term) == (None, [])
-    assert term.reason is Reason.FENCED
-    assert career.calls[-1] == "handOver"
+class Speechless(Deposed):
+    def __init__(self) -> None:
+        Exception.__init__(self, "of a user's, who does not call the base class")
+
+
+@pytest.mark.parametrize("deposed", [Deposed(term=1, reason=Reason.FENCED), Speechless()])
+def test_noticing_that_one_is_deposed_is_no_failure(deposed):
+    career = Diary(execute=raising(deposed))
+    assert serve(career, term := open_term()) == (None, [])
+    assert (term.reason, career.calls[-1]) == (Reason.FENCED, "handOver")
 
 
 def test_a_term_that_is_over_before_it_is_served_is_only_handed_over():
@@ -173,9 +186,6 @@ def test_a_stage_that_returns_work_to_do_has_failed(hidden):
     assert str(failure.__cause__).startswith("execute returned")
     assert term.reason is Reason.FAILED
     assert career.calls == ["inaugurate", "execute", "handOver"]
-
-
-# -- abandoning a unit of work from another thread
 
 
 def spin() -> None:
@@ -235,9 +245,6 @@ def test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strik
     assert not unit.run(lambda: done.append(1))
     assert done == [1]
     assert unit._lock.entries == 3
-
-
-# -- what a command is told of its term, what its end means, and what cannot be run at all
 
 
 def test_a_command_is_told_all_that_it_can_use_and_leaderq_within_it_takes_none_for_settings(
@@ -305,40 +312,6 @@ def test_whoever_may_have_a_successor_already_kills_its_command_at_once(reason, 
     assert CommandCareer._kill_s(command, term, 500.0) == (100.5 if kill_s else 0.0)
 
 
-class Delegating(Exception):
-    """One whose attributes cannot be asked for, because it asks itself for them."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-class Empty(Exception):
-    def __len__(self) -> int:
-        return 0
-
-
-class Speechless(Deposed):
-    def __init__(self) -> None:
-        Exception.__init__(self, "of a user's, who does not call the base class")
-
-
-@pytest.mark.parametrize("kind", [Delegating, Empty])
-def test_the_first_error_is_the_failure_and_the_hand_over_follows_whatever_it_is(kind):
-    error = kind("no")
-    career = Diary(execute=raising(error), handOver=raising(OSError("later")))
-    failure, errors = serve(career, open_term())
-    assert failure is not None
-    assert failure.__cause__ is error
-    assert career.calls == ["inaugurate", "execute", "handOver"]
-    assert errors[0].error is error
-
-
-def test_a_deposed_of_the_users_own_ends_the_term_even_if_it_has_no_reason():
-    career = Diary(execute=raising(Speechless()))
-    assert serve(career, term := open_term()) == (None, [])
-    assert (term.reason, career.calls[-1]) == (Reason.FENCED, "handOver")
-
-
 FORKING = """
 import os, sys, threading
 from test_stages import Diary, serve
@@ -367,7 +340,6 @@ thread.join()
 
 @pytest.mark.parametrize("how", ["return", "exit", "raise"])
 def test_a_forked_child_that_comes_back_has_no_part_in_the_term(how):
-    """Found on the way: it did the next units beside its parent, and handed over as well."""
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", FORKING, how],

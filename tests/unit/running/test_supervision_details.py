@@ -1,5 +1,3 @@
-"""Budgets, the health check and the cool-off, to the instant, on a clock that the test moves."""
-
 from __future__ import annotations
 
 import math
@@ -75,12 +73,7 @@ def test_whoever_waits_for_a_budget_is_told_of_each(at):
     assert told == [105.0, 101.0]
 
 
-# -- health ----------------------------------------------------------------------------------------
-
-
 class Watched(LeaderCareer):
-    """Answers what it is told to."""
-
     answers: list[Any]
 
     def __init__(self, *answers: Any) -> None:
@@ -123,7 +116,6 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched(career: object, rounds: int) -> int:
-    """How often it was called unhealthy in so many rounds."""
     waits = iter([True] * rounds + [False])
     calls: list[float] = []
 
@@ -173,8 +165,6 @@ def test_what_has_no_health_check_costs_no_thread():
     assert [watched(each, 3) for each in (Unwatched(), object(), strange)] == [0, 0, 0]
     assert AtOnce.made == []
 
-
-# -- cool-off --------------------------------------------------------------------------------------
 
 FAILED = (Reason.FAILED, Reason.HEALTH, Reason.BUDGET)
 

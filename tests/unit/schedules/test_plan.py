@@ -1,5 +1,3 @@
-"""What is done about ticks that are due, missed, overlapped or left behind: a table of values."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -114,31 +112,31 @@ def test_all_are_caught_up_oldest_first_and_of_very_many_the_newest():
     assert done == [*range(16, 116)]
 
 
+RUN = ran(10, 13.2, 10)
+QUEUED = {"overlap": Overlap.QUEUE}
+
+
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("run", "minutes", "options", "expected"),
     [
-        ({}, (None, 0, [(11, 13, "overlap")])),
-        ({"overlap": Overlap.QUEUE}, (13, 2, [(11, 12, "missed")])),
-        ({"overlap": Overlap.QUEUE, "catch_up": CatchUp.NONE}, (13, 2, [(11, 12, "missed")])),
-        ({"overlap": Overlap.QUEUE, "grace_ms": at(0.5)}, (13, 2, [(11, 12, "missed")])),
-        ({"catch_up": CatchUp.ALL}, (11, 0, [])),
+        (RUN, 13.3, {}, (None, 0, [(11, 13, "overlap")])),
+        (RUN, 13.3, QUEUED, (13, 2, [(11, 12, "missed")])),
+        (RUN, 13.3, {**QUEUED, "catch_up": CatchUp.NONE}, (13, 2, [(11, 12, "missed")])),
+        (RUN, 13.3, {**QUEUED, "grace_ms": at(0.5)}, (13, 2, [(11, 12, "missed")])),
+        (RUN, 13.3, {"catch_up": CatchUp.ALL}, (11, 0, [])),
+        # a tick at the very beginning is not overlapped, and one at the end is
+        (ran(11, 13, 10), 13.1, {}, (11, 0, [(12, 13, "overlap")])),
+        # 10 was begun again after an outage
+        (ran(13.5, 14.2, 10), 14.3, {}, (13, 2, [(11, 12, "missed"), (14, 14, "overlap")])),
+        # an operator asked for it
+        (replace(ran(10.5, 11.5, 10.5), key="run-now 1"), 11.6, {}, (11, 0, [])),
     ],
 )
-def test_ticks_during_a_run_are_skipped_or_one_is_queued(options, expected):
-    history = (ran(10, 13.2, 10),)
-    assert seen(after(13.3, history=history, **options)) == expected
-
-
-def test_a_run_that_an_operator_asked_for_is_not_in_the_way_of_ticks():
-    requested = replace(ran(10.5, 11.5, 10.5), key="run-now 1")
-    assert seen(after(11.6, history=(requested,))) == (11, 0, [])
-
-
-def test_ticks_missed_before_a_run_that_was_repeated_are_not_taken_for_overlapped():
-    history = (ran(13.5, 14.2, 10),)  # 10 was begun again after an outage
-    step = after(14.3, history=history)
-    assert seen(step) == (13, 2, [(11, 12, "missed"), (14, 14, "overlap")])
-    assert step.record.last == at(14), "a tick is accounted for once"
+def test_ticks_during_a_run_are_skipped_or_one_is_queued(run, minutes, options, expected):
+    step = after(minutes, history=(run,), **options)
+    assert seen(step) == expected
+    newest = max(expected[0] or 0, *(last for _, last, _ in expected[2]), 0)
+    assert step.record.last == at(newest), "each is accounted for once"
 
 
 def test_what_was_left_behind_is_run_again_before_all_else():
@@ -230,11 +228,6 @@ def test_the_end_of_a_run_stands_in_the_history_which_is_bounded():
     newest = record.history[-1]
     assert isinstance(newest, TickRun)
     assert (newest.at, newest.outcome, newest.error) == (at(KEPT + 4), TickOutcome.FAILED, "boom")
-
-
-def test_a_tick_at_the_very_beginning_of_a_run_is_not_overlapped_and_one_at_its_end_is():
-    step = after(13.1, history=(ran(11, 13, 10),))
-    assert seen(step) == (11, 0, [(12, 13, "overlap")])
 
 
 def test_after_a_long_outage_the_first_gap_begins_where_it_was_and_the_others_stay():

@@ -1,5 +1,3 @@
-"""The records of schedules as bytes: all of what they hold, briefly; and spoilt in every way."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The one bridge from a call that blocks to a task that awaits it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -41,33 +39,24 @@ def test_it_returns_and_raises_what_the_call_does_on_a_thread_of_its_own():
     asyncio.run(main())
 
 
-def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_back(gate):
-    begun, back = threading.Event(), []
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_call_that_is_abandoned_is_asked_to_end_and_what_it_returns_is_put_back(gate, raises):
+    begun, back, ended = threading.Event(), [], []
 
     def take() -> str:
         begun.set()
         gate.wait()
+        if raises:
+            raise ValueError
         return "item"
-
-    asyncio.run(abandoned(take, begun.wait, give_up=gate.set, put_back=back.append))
-    eventually(lambda: back == ["item"])
-
-
-def test_what_an_abandoned_call_raises_puts_nothing_back(gate):
-    begun, back, ended = threading.Event(), [], []
-
-    def fail() -> None:
-        begun.set()
-        gate.wait()
-        raise ValueError
 
     async def main() -> None:
         calls_told.set(lambda call: call.add_done_callback(ended.append))
-        await abandoned(fail, begun.wait, give_up=gate.set, put_back=back.append)
+        await abandoned(take, begun.wait, give_up=gate.set, put_back=back.append)
 
     asyncio.run(main())
     eventually(lambda: ended)
-    assert back == []
+    eventually(lambda: back == ([] if raises else ["item"]))
 
 
 def test_what_came_in_the_moment_of_the_cancellation_is_put_back():

@@ -16,8 +16,6 @@ LONG_S = 60.0
 
 
 class Asker:
-    """Asks for room on a thread of its own."""
-
     def __init__(
         self, capacity: Capacity, items: int, size: int = 0, timeout_s: float = LONG_S
     ) -> None:
@@ -36,7 +34,6 @@ class Asker:
             self.answer = error
 
     def is_in(self) -> bool:
-        """Whether it has got in; waits for the thread, which was told."""
         self.thread.join(LONG_S)
         return self.answer is True
 

@@ -16,8 +16,6 @@ LONG_S = 60.0
 
 
 class Work:
-    """Counts how often it runs, at once and in all."""
-
     def __init__(self) -> None:
         self.runs = 0
         self.now = 0
@@ -32,8 +30,6 @@ class Work:
         finally:
             self.now -= 1
 
-
-# -- started, woken and stopped by anybody, in any order, as often as they like
 
 CALLERS = 6
 CALLS = 25
@@ -52,7 +48,6 @@ def repeating() -> Subject:
 
 
 def running() -> int:
-    """How many threads run for it."""
     return sum(thread.name == NAME for thread in threading.enumerate())
 
 

@@ -1,5 +1,3 @@
-"""Waits that are ended, and how long to wait between tries."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,10 +1,7 @@
-"""When a peer is dead, when a client is replaced, and that passwords appear nowhere."""
-
 from __future__ import annotations
 
 import struct
 import threading
-from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +97,14 @@ def test_a_client_is_replaced_if_it_has_ended_or_tries_no_longer(monkeypatch):
     assert 0.25 <= look(1.0, ended) <= 0.5  # not at once again
     ended.auth_failed = True
     assert look(2.0, ended) == "credentials refused"
+    at_s, pauses = 2.0, []
+    for _ in range(4):
+        pauses.append(look(at_s, ended))
+        assert look(at_s + pauses[-1] / 2, ended) == pytest.approx(pauses[-1] / 2)  # woken early
+        at_s += pauses[-1]
+        assert look(at_s, ended) == "credentials refused"
+    # half of each, which is what chance may leave
+    assert all(pause >= least for pause, least in zip(pauses, (0.5, 1.0, 2.0), strict=False))
     silent = client_of(connected=False)
     assert look(10.0, silent) == STUCK_S / 5
     assert look(10.0 + STUCK_S, silent) == STUCK_S / 5
@@ -131,21 +136,6 @@ def test_a_client_that_was_dropped_has_tried_however_early_that_came(monkeypatch
     client.attempts = 4
     assert look(17.0, client) is None
 
-
-def test_a_client_that_keeps_ending_is_replaced_at_growing_intervals_however_often_woken():
-    dead = client_of(connected=False)
-    dead.ended.set()
-    replaced: list[float] = []
-    supervisor = ClientSupervisor("t", lambda: dead, lambda _: replaced.append(monotonic()))
-    began = monotonic()
-    supervisor.start()
-    eventually(lambda: supervisor.wake() or len(replaced) > 3, interval_s=0.01)
-    supervisor.stop()
-    # half of each pause, which is what chance may leave
-    assert replaced[3] - began >= 0.25 + 0.5 + 1.0
-
-
-# -- passwords appear nowhere: in no repr, no log
 
 SECRET = "hunter2"
 

@@ -1,7 +1,3 @@
-"""How much a writer has under way: the decision by itself, and in lives of a writer beside a
-neighbour, on servers near and far, quick and slow (simulated).
-"""
-
 from __future__ import annotations
 
 import heapq
@@ -30,9 +26,6 @@ def after(limit: InFlightLimit, took_s: float, under_way: float, times: int = 1)
     for _ in range(times):
         limit = limit.after(0.0, took_s, under_way)
     return limit
-
-
-# -- the decision ----------------------------------------------------------------------------------
 
 
 def test_the_limit_moves_by_a_share_to_what_would_be_answered_in_time() -> None:
@@ -87,9 +80,6 @@ def test_it_is_measured_anew_with_the_least_under_way() -> None:
 
 def test_what_is_promised_of_the_servers_memory_and_of_a_new_writer() -> None:
     assert (LEAST_BYTES, MOST_BYTES, module.ANEW_S) == (32_768, 4_194_304, 10.0)
-
-
-# -- lives -----------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -1,5 +1,3 @@
-"""Paths and addresses as people write them."""
-
 from __future__ import annotations
 
 import pytest
@@ -86,15 +84,13 @@ def test_an_address_is_read_as_people_write_it(text, hosts, chroot):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a:zero", "the ZooKeeper address 'a:zero' .*port"), ("a:1/\x01", "znode path .*control")],
+    [
+        ("a:zero", "the ZooKeeper address 'a:zero' .*port"),
+        ("a:1/\x01", "znode path .*control"),
+        *((wrong, "is no text") for wrong in (None, b"a:1", 2181)),
+    ],
 )
 def test_a_malformed_address_is_refused_with_value_and_remedy(text, said):
     """More of them: ``config/test_kinds_of_values.py``."""
     with pytest.raises(ConfigurationError, match=said):
         parsed_address(text)
-
-
-def test_an_address_is_a_text():
-    for wrong in (None, b"a:1", 2181):
-        with pytest.raises(ConfigurationError, match="is no text"):
-            parsed_address(wrong)

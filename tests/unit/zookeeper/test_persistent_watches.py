@@ -1,5 +1,3 @@
-"""Persistent watches without a server: who hears what, and what is sent when."""
-
 from __future__ import annotations
 
 import threading
@@ -17,8 +15,6 @@ NODE, TREE = WatchMode.NODE, WatchMode.TREE
 
 
 class Server:
-    """What was sent, and the jobs for the thread of watches."""
-
     def __init__(self) -> None:
         self.sent: list[tuple[Any, str]] = []
         self.answers: list[Future[Any]] = []

@@ -1,5 +1,3 @@
-"""kazoo's private parts: all in one file, and unchanged since they were read."""
-
 from __future__ import annotations
 
 import hashlib

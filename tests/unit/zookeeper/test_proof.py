@@ -83,8 +83,6 @@ def test_of_samples_only_those_older_than_the_time_out_are_dropped():
 
 
 class Requests:
-    """A session whose requests the test answers."""
-
     def __init__(self) -> None:
         self.id: int | None = 7
         self.timeout_s = T

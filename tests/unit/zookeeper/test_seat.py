@@ -1,5 +1,3 @@
-"""What is held as long as a session lives, beside scripted sessions."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace

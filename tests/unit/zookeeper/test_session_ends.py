@@ -1,5 +1,3 @@
-"""What a session without servers refuses, and how it is closed, whatever calls and is called."""
-
 from __future__ import annotations
 
 import threading
