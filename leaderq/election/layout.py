@@ -259,7 +259,7 @@ def terms_before(record: TermRecord) -> tuple[TermRecord, ...]:
     for each in record.past:
         try:
             terms.append(replace(_made(TermRecord, each), past=()))
-        except (ValueError, TypeError):
+        except ValueError:
             continue
     return tuple(terms)
 
