@@ -364,9 +364,6 @@ def test_an_id_that_cannot_be_one_is_refused_with_the_message():
             Message(id=id)
 
 
-# -- ids that are their own until their messages are started
-
-
 @scene(3)
 def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s):
     a, b = sides(s, "ab")
@@ -437,9 +434,6 @@ def test_an_id_whose_message_was_done_meanwhile_is_not_taken_for_stale(s, point)
     looking.result()
     assert not b.ensure(Message(id="x"))
     return held
-
-
-# -- rude users
 
 
 @scene(2)

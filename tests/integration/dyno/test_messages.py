@@ -121,9 +121,6 @@ def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened):
         assert [(one.deliveries, one.failures) for one in again] == [(1, 0), (2, 1)]
 
 
-# -- handlers
-
-
 QUICK = Retry(attempts=3, first_s=0.01)
 
 

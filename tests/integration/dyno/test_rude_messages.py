@@ -51,9 +51,6 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session, how):
         assert (sizes["messages"], sizes["leased"], sizes["dead"]) == (0, 0, int(how == "kill"))
 
 
-# -- rude users -----------------------------------------------------------------------------------
-
-
 def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session):
     wrong: dict[str, list[Any]] = {"lease_s": [-1, float("nan"), "1"], "ageing_s": ["x", -1]}
     wrong |= {"retry": [3], "body_store": [5], "shards": [()], "root": ["/", "d", "/d/"]}

@@ -92,9 +92,6 @@ def test_times_are_given_as_a_delay_a_datetime_or_seconds(session):
         assert queue.take(0.1) is None
 
 
-# -- putting
-
-
 def picky(value: bytes) -> bytes:
     if value == b"bad":
         raise ValueError("not this one")
@@ -118,9 +115,6 @@ def picky(value: bytes) -> bytes:
 def test_what_cannot_be_used_is_refused_all_at_once(session, kind, path, options, says):
     with pytest.raises(ConfigurationError, match=says):
         kind(session, path, **options)
-
-
-# -- failures reach whom they concern
 
 
 def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(session):
@@ -169,9 +163,6 @@ def test_listeners_hear_of_each_item_whatever_another_raises(session):
     assert deaf.heard == []
 
 
-# -- time-outs and closing
-
-
 def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
     with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
         assert queue.put(b"0")
@@ -183,9 +174,6 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
         assert stored(session) == [b"1", b"2"]
         assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
-
-
-# -- simple queues
 
 
 @pytest.fixture

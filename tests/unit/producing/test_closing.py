@@ -107,8 +107,6 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
             assert balance.confirmed == len(sink.confirmed)
 
 
-# -- ctrl-C while waiting, a program that ends without closing, and asyncio
-
 _ENDS = """
 import sys
 from leaderq.producing import BufferedProducer, CallableSink
@@ -132,9 +130,6 @@ def test_a_program_that_ends_without_closing_leaves_all_in_the_journal_or_is_tol
         assert ("'closed before it was sent': 100" in ended.stderr) is not bool(journal)
     with Journal(tmp_path) as left:
         assert left.depth == 100
-
-
-# -- sending from ``asyncio``: whatever it waits for, the event loop goes on
 
 
 async def beside(

@@ -126,8 +126,6 @@ class TestQueueSink:
         assert puts[0] == ["a", "too big"]
 
 
-# -- sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for
-
 ERROR = ValueError("of the user")
 
 

@@ -110,9 +110,7 @@ def test_a_large_item_makes_the_next_reads_small_and_careful() -> None:
 
 
 @given(st.integers(0, 300), st.integers(16, 250), st.integers(0, 2**32))
-def test_a_run_of_large_items_is_never_read_together_wherever_it_begins(
-    small: int, large: int, seed: int
-) -> None:
+def test_a_run_of_large_items_is_never_read_together_wherever_it_begins(small, large, seed):
     sizes = grown()
     sizes._chance = random.Random(seed)
     items = [100] * small + [1_000_000] * large + [100] * 50

@@ -112,9 +112,6 @@ def test_side_data_of_a_shard_is_beside_the_root_and_not_in_it():
     assert beside(f"/{name}") == f"/{name}"
 
 
-# -- what names and counters say of a queue
-
-
 def test_items_foreign_ones_and_shards_are_told_apart_and_items_are_in_their_order():
     items = ["queue-0000000010", "queue-|00000001|0000000009", "queue-|7FFFFFFFF|0000000003"]
     seen = contents_of([*reversed(items), "x", SHARD])
@@ -171,9 +168,6 @@ def test_the_next_number_is_found_however_often_the_servers_counter_has_run_over
 )
 def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(data, back):
     assert restored_data("queue-0000000001", data) == back
-
-
-# -- the pieces of the put path and of the recipes that need no server
 
 
 @pytest.mark.parametrize(

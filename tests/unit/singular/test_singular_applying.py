@@ -106,9 +106,6 @@ def test_an_outcome_becomes_a_request_of_the_next_and_its_future_goes_along() ->
     assert (first.stats().applied, second.stats().applied) == (3, 1)
 
 
-# -- A request that is not begun by its deadline is not begun at all, and nobody is left to guess
-
-
 def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:
     held, told = Held(), Told()
     with SingularUpdateQueue(held, on_error=told) as queue:

@@ -119,9 +119,6 @@ def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or
     assert (len(gap.records), gap.used, gap.is_bad, gap.needs) == (1, HEAD_BYTES + 1, True, 0)
 
 
-# -- through a segment -----------------------------------------------------------------------------
-
-
 def no_record(kind: str, payload: bytes, next_id: int, last_id: int) -> bytes:
     """What has the looks of a record, or not even these, where this one would come next."""
     if kind in ("noise", "zeros", "cut"):
@@ -225,9 +222,6 @@ def test_heads_are_found_by_mark_and_id():
     assert likely_heads(data, low_id=6, high_id=7) == [step, 2 * step]
     assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
     assert likely_heads(data, low_id=6, high_id=6) == [step]
-
-
-# -- what a journal is told and what it tells, as values
 
 
 @pytest.mark.parametrize(
