@@ -28,7 +28,6 @@ ROOT = "/coalescing"
 
 @pytest.fixture
 def coordinator_of(opened):
-    """Coordinators, each on a session of its own; closed after the test."""
     with ExitStack() as stack:
 
         def make(session=None):

@@ -17,7 +17,6 @@ from leaderq.dyno import (
     Kill,
     Message,
     OnConflict,
-    Unique,
     Worker,
 )
 from leaderq.errors import ConfigurationError, CorruptItem
@@ -66,22 +65,6 @@ def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session):
         one.ack()
         assert queue.shard_sizes() == EMPTY
         assert session.children(f"{D}/ids") == []
-
-
-@pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
-def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(session, end):
-    with DynoQueue(session, D) as queue:
-        queue.push(one_of(b"1", unique=Unique.STARTED))
-        assert not queue.ensure(one_of(b"2"))
-        (one,) = queue.pop(1, 30)
-        assert queue.ensure(one_of(b"3"))
-        if end == "remove":
-            queue.remove(f"0/{one.name}")
-        else:
-            getattr(one, end)()
-        assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
-        found = queue.get("a")
-        assert found.payload == b"3"
 
 
 def test_messages_are_pushed_popped_and_settled_on_asyncio(session):

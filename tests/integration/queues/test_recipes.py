@@ -134,8 +134,6 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
 
 
 class Ledger(PutListener):
-    """Notes what it hears, and may fail then."""
-
     def __init__(self, *, fails: bool = False) -> None:
         self.heard: list[Any] = []
         self.fails = fails
@@ -194,22 +192,17 @@ def test_an_empty_queue_has_no_element_whatever_foreign_children_it_has(simple, 
     assert len(session.children("/queue")) == 2
 
 
-def test_nothing_of_a_simple_queue_is_left_below_the_path_or_beside_it(simple, session):
+def test_closing_wakes_who_waits_at_a_simple_queue_and_leaves_nothing(simple, session):
     simple.offer(b"a")
     assert simple.poll() == b"a"
     assert len(session.children("/queue-meta/tallies")) == 2
-    assert simple.close()
-    assert session.children("/queue-meta/tallies") == []
-    assert session.children("/queue") == []
-
-
-def test_closing_wakes_who_waits_at_a_simple_queue(simple):
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(simple.take)
         eventually(taken.running)
         assert simple.close()
         with pytest.raises(QueueClosed):
             taken.result(60)
+    assert session.children("/queue-meta/tallies") == session.children("/queue") == []
     for ask in (simple.poll, simple.peek, lambda: simple.offer(b"")):
         with pytest.raises(QueueClosed):
             ask()

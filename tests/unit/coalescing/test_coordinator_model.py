@@ -33,8 +33,6 @@ STATES = {
 
 @dataclass
 class KeyModel:
-    """What ought to be: plain lists, no cleverness."""
-
     head: Token[str] | None = None
     began_s: float = 0.0
     waiter: Token[str] | None = None
@@ -78,8 +76,6 @@ class AnyEvents(RuleBasedStateMachine):
         # the test looks in place of the timer
         self.coordinator._keys._timer = Service("never started", print)
 
-    # --- what the model does by itself ---
-
     def takes_what_is_owed(self, key: KeyModel, token: Token[str]) -> None:
         self.covered_by.update(dict.fromkeys(key.owed, token))
         key.owed = []
@@ -110,8 +106,6 @@ class AnyEvents(RuleBasedStateMachine):
         """
         if key.head is None and key.waiter is None and not key.owed:
             key.first_s = None
-
-    # --- events ---
 
     @rule(target=tokens, name=KEYS)
     def somebody_offers(self, name: str) -> Token[str]:
@@ -177,8 +171,6 @@ class AnyEvents(RuleBasedStateMachine):
         left_s = self.coordinator._keys.tend_due()
         assert left_s is None or left_s > 0
         self.coordinator._keys._timer = Service("never started", print)
-
-    # --- what always holds ---
 
     @invariant()
     def each_key_stands_as_it_ought_to(self) -> None:

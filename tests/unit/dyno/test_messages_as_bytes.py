@@ -172,6 +172,7 @@ def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
         {"priority": 0, "timeout_s": 0.5, "unique": Unique.STARTED},
         {"priority": 99, "shard": "a", "group": "b", "headers": {"a": "b", "c": "d"}},
         {"id": "x" * 200, "unique_s": 1.0},
+        {"id": "\u5b57" * 22},
         {"id": "a", "unique": Unique.STARTED},
         {"id": "x" * 201, "place": "x" * 201},  # as it was read
     ],
@@ -199,6 +200,7 @@ REFUSED: dict[str, list[Any]] = {
         *(({name: one}, [f"{name}={one!r}: "]) for name in REFUSED for one in REFUSED[name]),
         ({"id": "\ud800"}, ["id="]),
         ({"id": "x" * 201, "payload": 5}, ["1 to 200 bytes", "payload=5: "]),
+        ({"id": "\u5b57" * 23}, ["200 bytes, where a letter outside ASCII"]),
         ({"headers": {"a": "\ud800"}, "group": "\ud800"}, ["headers=", "group="]),
         ({"id": "a", "unique_s": -1}, ["unique_s=-1: "]),
         ({"unique_s": 1.0}, ["unique_s=1.0: give it with an id"]),

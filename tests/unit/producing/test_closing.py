@@ -165,28 +165,8 @@ def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
 
 
-def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
-    one.send("a")
-
-    async def main() -> None:
-        task = asyncio.ensure_future(one.asend("b"))
-        while not one._buffer.awaiting_room:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert not one._buffer.awaiting_room
-    sink.open.set()
-    one.send("c", timeout_s=60.0)
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "c"]
-
-
-def test_a_task_whose_loop_was_closed_while_it_waited_for_room_holds_up_nobody(producer, sink):
+@pytest.mark.parametrize("end", ["its task is cancelled", "its loop is closed"])
+def test_a_send_that_will_never_go_on_took_nothing_and_holds_up_nobody(producer, sink, end):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
@@ -194,12 +174,17 @@ def test_a_task_whose_loop_was_closed_while_it_waited_for_room_holds_up_nobody(p
     waiting = loop.create_task(one.asend("b"))
     while not one._buffer.awaiting_room:
         loop.run_until_complete(asyncio.sleep(0.001))
+    if end == "its task is cancelled":
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(waiting)
+        assert not one._buffer.awaiting_room
     loop.close()
     sink.open.set()
     one.send("c", timeout_s=60.0)
     assert one.flush(30)
     assert sink.confirmed == ["a", "c"]
-    assert not waiting.done()
+    assert waiting.done() == waiting.cancelled() == (end == "its task is cancelled")
     waiting._log_destroy_pending = False
 
 

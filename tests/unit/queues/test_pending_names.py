@@ -278,11 +278,8 @@ def test_the_next_names_are_guessed_where_only_their_number_is_open(kind, prefix
     assert names.guesses(1, Share(3, 5)) == named(8)
     names.restart()
     assert names.guesses(1) == named(0)
-
-
-@pytest.mark.parametrize("kind", [QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY])
-def test_names_that_say_more_than_a_number_are_not_guessed(kind: QueueKind) -> None:
-    assert PendingNames(kind).guesses(3) == []
+    for other in (QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY):
+        assert PendingNames(other).guesses(3) == []
 
 
 def test_after_a_restart_nothing_has_waited_yet() -> None:

@@ -334,8 +334,6 @@ def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(ver
 
 
 class Heard(OperationGroup):
-    """Notes what it hears."""
-
     def __init__(self, name: str, count: int = 1) -> None:
         creates = [Create(f"/{name}{number}", b"x") for number in range(count)]
         super().__init__(creates, 100 * count, self.hear)

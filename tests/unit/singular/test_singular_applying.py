@@ -32,6 +32,7 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(kind
         with pytest.raises((kind, RuntimeError)) as caught:
             await asyncio.wait_for(queue.call("rude"), WAIT_S)
         assert kind in (type(caught.value), type(caught.value.__cause__))
+        assert await asyncio.wrap_future(queue.submit("next")) == "next"
         assert await queue.call("next") == "next"
 
     with SingularUpdateQueue(handle, on_error=(told := Told())) as queue:

@@ -159,15 +159,6 @@ def test_f12_an_interrupt_of_who_waits_for_room_withdraws_its_request(monkeypatc
     assert held.applied == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_future_can_be_wrapped_and_a_call_awaited() -> None:
-    async def use(queue: SingularUpdateQueue[int, int]) -> None:
-        assert await asyncio.wrap_future(queue.submit(2)) == 3
-        assert await asyncio.gather(*(queue.submit(number) for number in range(3))) == [1, 2, 3]
-
-    with SingularUpdateQueue(lambda n: n + 1) as queue:
-        asyncio.run(use(queue))
-
-
 def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None:
     held = Held()
 
