@@ -83,11 +83,6 @@ def test_whoever_would_wait_for_itself_is_told_and_may_wait_if_its_session_is_ov
             one.enqueue("k", timeout_s=0.0)
 
 
-def test_what_cover_returns_and_nobody_would_do_is_told(coordinator_of, caplog):
-    coordinator_of()._cover(lambda key: (one for one in key), "k")
-    assert "cover returned" in caplog.text
-
-
 def test_f8_a_waiter_is_told_of_its_turn_by_one_event_and_asks_nothing_more(
     coordinator_of, opened, monkeypatch
 ):

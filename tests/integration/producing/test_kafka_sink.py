@@ -79,9 +79,7 @@ def test_what_is_no_record_or_too_large_is_refused_alone_and_the_order_stays(
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     kafka_broker, topic, stored, tmp_path, client
 ):
-    """While this process lives, an outage doubles nothing either: the client keeps its place in the
-    sequence.
-    """
+    """An outage doubles nothing either: the client keeps its place in the sequence."""
     sink = KafkaSink(kafka_broker.address, topic, client=client)
     with BufferedProducer(sink, journal=tmp_path, max_items=500, sink_timeout_s=0.5) as producer:
         for number in range(8000):
@@ -104,9 +102,7 @@ EACH = 20
 
 @pytest.fixture
 def at_fault(kafka_cluster, topic_name) -> Iterator[Any]:
-    """The broker of partition 0 of a topic of 3, each on one broker only; it runs again at the
-    end.
-    """
+    """The broker of partition 0 of 3, each on one broker only; it runs again at the end."""
     create_topics(kafka_cluster.address, {topic_name: 3})
     broker = partition_leader(kafka_cluster, topic_name)
     yield broker

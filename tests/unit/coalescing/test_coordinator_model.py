@@ -101,9 +101,7 @@ class AnyEvents(RuleBasedStateMachine):
             self.runs(key, waiter, waited=True)
 
     def may_forget(self, key: KeyModel) -> None:
-        """A debounce window ends with the last request, but not for those that are still owed a
-        run.
-        """
+        """A debounce window ends with the last request, unless a run is still owed."""
         if key.head is None and key.waiter is None and not key.owed:
             key.first_s = None
 

@@ -27,9 +27,7 @@ from leaderq.producing.spill import Piece
 
 
 class PaperSpill:
-    """What the buffer asks of a journal, and the journal itself: records in a list, which takes
-    ``room`` at most; those up to ``stored_id`` are stored.
-    """
+    """A journal for the buffer: a list that takes ``room`` at most, stored to ``stored_id``."""
 
     recovered = corrupt = 0
     last_error = unforced = trouble = None

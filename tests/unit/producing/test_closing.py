@@ -135,9 +135,7 @@ def test_a_program_that_ends_without_closing_leaves_all_in_the_journal_or_is_tol
 async def beside(
     waiting: Awaitable[object], until: threading.Event | asyncio.Event
 ) -> tuple[int, object]:
-    """Await it, and count the turns of the loop until ``until`` is set at the 50th. No thread of
-    the loop's default executor is free.
-    """
+    """Await it, count the loop's turns, set ``until`` at the 50th; no executor is free."""
     turns = 0
     async with busy_default_executor():
         task = asyncio.ensure_future(waiting)

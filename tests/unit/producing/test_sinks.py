@@ -130,9 +130,7 @@ ERROR = ValueError("of the user")
 
 
 class _FaultySink:
-    """``fault`` makes each of its answers while it is set; the batches it was given are in
-    ``calls``.
-    """
+    """``fault`` makes each answer while it is set; ``calls``: the batches it was given."""
 
     def __init__(self, fault: Callable[[], Any]) -> None:
         self.fault: Callable[[], Any] | None = fault

@@ -119,9 +119,7 @@ def test_no_name_is_too_odd_to_be_looked_at(name: str) -> None:
 )
 @example(["queue-|1|", "queue-8000000000"])
 def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
-    """The text of each name, but for delays (numeric) and ids (cut out), however a name is
-    spoilt.
-    """
+    """The text of each name, but for delays (numeric), however a name is spoilt."""
     assert ordered(QueueKind.PLAIN, items) == sorted(items)
     assert ordered(QueueKind.PRIORITY, items) == sorted(items)
     dues_in_order = [names.due_ms_of(name) for name in ordered(QueueKind.DELAY, items)]

@@ -81,9 +81,7 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
 
 
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk):
-    """Neither the write nor the cutting back works: the file is left alone, and the record goes to
-    a new one.
-    """
+    """Nor can it be cut back: the file is left alone, and the record goes to a new one."""
     with Journal(place, disk=disk) as journal:
         journal.append(b"before")
         disk.room = 30

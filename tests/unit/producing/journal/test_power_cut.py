@@ -282,9 +282,7 @@ def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
 
 @pytest.mark.parametrize("what", ["segment", "tail"])
 def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
-    """A segment; or a last record that was whole once, and is not when a killed process is
-    followed.
-    """
+    """A segment; or, after a kill, a last record that was whole once, and is not."""
     luck = random.Random(3)
     for _ in range(8):
         life, first = Life(luck, EVERY_ITEM), host.folder()
@@ -315,9 +313,7 @@ def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
 
 
 def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host):
-    """The names of new cursor files are forced out, though no segment is made whose name would
-    be.
-    """
+    """Names of new cursor files are forced out, though no segment is made."""
     life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
     journal, _ = opened(life, first)
     for _ in range(3):
