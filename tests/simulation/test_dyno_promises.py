@@ -333,14 +333,6 @@ def test_a_letter_whose_id_is_taken_stays(s):
     assert a.who.do(letters.drop) == Moved(1)
 
 
-@pytest.mark.parametrize("root", ["/", "/zookeeper", "/zookeeper/quota/q"])
-@scene(1)
-def test_what_is_not_the_user_s_cannot_be_a_queue(s, root):
-    (who,) = s.guests("a")
-    with pytest.raises(ConfigurationError, match="one of its own"):
-        who.do(lambda: DynoQueue(who.session, root))
-
-
 @pytest.mark.parametrize("skew_s", [-2.5, 0.0, 2.5])
 def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(skew_s, monkeypatch):
     told: list[str] = []
@@ -357,20 +349,12 @@ def test_a_calendar_that_is_wrong_is_told_when_a_consumer_enters(skew_s, monkeyp
     assert all(f"queue=/d s={skew_s:.1f}" in one for one in told)
 
 
-def test_an_id_that_cannot_be_one_is_refused_with_the_message():
-    assert Message(id="\u5b57" * 22).id
-    for id in ("\u5b57" * 23, "x" * 201):
-        with pytest.raises(ConfigurationError, match="200 bytes, where a letter outside ASCII"):
-            Message(id=id)
-
-
-# -- ids that are their own until their messages are started
-
-
+@pytest.mark.parametrize("end", ["ack", "kill", "remove"])
 @scene(3)
-def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s):
+def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s, end):
     a, b = sides(s, "ab")
     a.push(Message(id="x", payload=b"1", unique=Unique.STARTED))
+    assert not a.ensure(Message(id="x", payload=b"2"))
     popping = b.who.begin(lambda: b.queue.pop(2, None, least=2))
     s.run(1.0)
     a.push(Message(id="x", payload=b"2", timeout_s=600.0))
@@ -379,8 +363,9 @@ def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s):
         popping.result()
     (one,) = a.pop(1, 5.0)
     assert (one.payload, one.deliveries) == (b"1", 1)
-    for end in (one.release, lambda: a.queue.remove(one.place)):
-        a.who.do(end)
+    act = (lambda: a.queue.remove(one.place)) if end == "remove" else getattr(one, end)
+    for each in ([one.release] if end == "remove" else []) + [act]:
+        a.who.do(each)
         assert a.get("x").payload == b"2"
         assert not a.ensure(Message(id="x", payload=b"3"))
 
@@ -437,9 +422,6 @@ def test_an_id_whose_message_was_done_meanwhile_is_not_taken_for_stale(s, point)
     looking.result()
     assert not b.ensure(Message(id="x"))
     return held
-
-
-# -- rude users
 
 
 @scene(2)
@@ -499,20 +481,6 @@ def test_whatever_is_done_when_a_lease_was_extended_the_others_are_kept(s):
         with pytest.raises(ConfigurationError, match="the queue that popped it only"):
             wrong()
     assert others == []
-
-
-async def heard(_: object) -> None: ...
-
-
-@scene(1)
-def test_what_nobody_would_run_is_refused_as_news_of_a_lease(s):
-    (a,) = sides(s, "a")
-    for wrong in ({"ending": heard}, {"extended": heard}, {"ending": 5}):
-        with pytest.raises(ConfigurationError, match="give a"):
-            a.keep([], **wrong)
-        if "ending" in wrong:
-            with pytest.raises(ConfigurationError, match="give a"):
-                Worker(a.queue, lambda _: None, **wrong)
 
 
 class LaterOn(Postpone):

@@ -111,9 +111,6 @@ def test_messages_are_not_pushed_among_the_items_of_another_kind_of_queue(s):
         a.push(Message(payload=b"1"))
 
 
-# -- as bytes
-
-
 def test_settings_come_back_with_what_a_later_version_has_added():
     data = b'{"dyno":2,"shards":["a","b"],"grouped":1,"lease_s":7.5,"ageing_s":3,"cap":9}'
     found = QueueSettings.read(data)

@@ -58,9 +58,7 @@ class FarSink:
 
 
 class TestedDisk(Disk):
-    """A disk that is full for as long as the test wants; what is written outlives a process anyway,
-    so nobody waits for the platter.
-    """
+    """Full as long as a test wants; nobody waits for a platter: no power is cut."""
 
     is_full = False
 

@@ -39,7 +39,6 @@ ONCE = Retry(attempts=1)
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else offers anything."""
     monkeypatch.setattr(figures, "_offers", [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -75,20 +76,6 @@ def test_a_start_that_failed_can_be_repeated_until_the_queue_consumes(s, point):
     s.until(lambda: work.done == ["x"])
 
 
-@pytest.mark.parametrize("delay_s", [math.nan, math.inf, -1.0, "1"])
-@scene(1)
-def test_a_requeue_that_is_refused_leaves_the_item_in_hand(s, delay_s):
-    (a,) = s.guests("a")
-    put(s, "x")
-    queue = opened(a)
-    item = a.do(lambda: queue.take(10.0))
-    with pytest.raises(ConfigurationError, match="delay_s"):
-        a.do(lambda: item.requeue(delay_s))
-    assert not item.is_settled
-    a.do(item.ack)
-    assert is_clean(s)
-
-
 @scene(1)
 def test_one_bad_id_spoils_no_other_put(s):
     (a,) = s.guests("a")
@@ -142,16 +129,6 @@ def test_a_consumer_that_closes_its_queue_has_the_item_in_hand_acknowledged(s, l
     assert (done, second.begun, is_clean(s)) == (["x"], [], True)
 
 
-@pytest.mark.parametrize("when", [{"delay_s": math.inf}, {"due": math.nan}, {"due": "later"}])
-@scene(1)
-def test_what_is_not_a_time_is_refused_with_its_value(s, when):
-    (a,) = s.guests("a")
-    queue: Any = opened(a, kind=DistributedDelayQueue)
-    with pytest.raises(ConfigurationError, match=f"{next(iter(when))}="):
-        a.do(lambda: queue.put("x", **when))
-    assert stored(s) == []
-
-
 def test_iterating_over_a_queue_that_hands_out_nothing_says_so():
     async def main() -> None:
         queue: Any = SimpleNamespace(_is_closed=False, put=None, put_many=None, take=refuse)
@@ -185,16 +162,29 @@ def test_the_end_of_the_session_by_its_owner_ends_a_take_and_a_put_that_waits_fo
         a.do(lambda: queue.take(0.0))
 
 
-@pytest.mark.parametrize("timeout_s", [math.nan, "1"])
 @scene(1)
-def test_what_is_not_a_time_out_is_refused_and_nothing_waits_for_ever(s, timeout_s):
+def test_what_is_no_time_is_refused_by_its_name_and_leaves_items_as_they_were(s):
     (a,) = s.guests("a")
-    queue = opened(a)
+    put(s, "x")
+    queue: Any = opened(a)
+    delayed: Any = a.do(lambda: DistributedDelayQueue(a.session, "/delayed"))
+    a.do(delayed.start)
     simple = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
-    asked = (queue.take, queue.flush_puts, simple.take, simple.poll, simple.take_item)
-    for what in (*asked, lambda timeout_s: queue.put("x", timeout_s=timeout_s)):
-        with pytest.raises(ConfigurationError, match="timeout_s="):
-            a.do(lambda what=what: what(timeout_s))
+    item = a.do(lambda: queue.take(10.0))
+    timed = [queue.take, queue.flush_puts, simple.take, simple.poll, simple.take_item]
+    for name, calls, wrong in (
+        ("timeout_s", [*timed, lambda one: queue.put("y", timeout_s=one)], [math.nan, "1"]),
+        ("delay_s", [item.requeue], [math.nan, math.inf, -1.0, "1"]),
+        ("delay_s", [lambda one: delayed.put(b"y", delay_s=one)], [math.inf]),
+        ("due", [lambda one: delayed.put(b"y", due=one)], [math.nan, "later"]),
+    ):
+        for call, one in itertools.product(calls, wrong):
+            with pytest.raises(ConfigurationError, match=f"{name}="):
+                a.do(lambda call=call, one=one: call(one))
+    assert not item.is_settled
+    assert (stored(s), a.do(delayed.depth)) == (["x"], 0)
+    a.do(item.ack)
+    assert is_clean(s)
 
 
 @scene(3)
@@ -203,10 +193,7 @@ def test_a_sharder_that_is_closed_while_cut_off_stands_in_nobodys_way(s):
     policies = QueueSharderPolicies(threshold_check_s=0.5)
 
     def sharder(who: Guest) -> Any:
-        def queue(session: Session, path: str) -> SimpleDistributedQueue:
-            return SimpleDistributedQueue(session, path)
-
-        one = QueueSharder(who.session, queue, "/jobs", "/jobs-leader", policies)
+        one = QueueSharder(who.session, SimpleDistributedQueue, "/jobs", "/jobs-leader", policies)
         who.do(one.start)
         return one
 

@@ -64,8 +64,6 @@ def made(
 
 
 def opened(who: Guest, *given: Any, **more: Any) -> QueueRecipe[str]:
-    """A started queue of its process."""
-
     def start() -> QueueRecipe[str]:
         queue = made(who, *given, **more)
         queue.start()
@@ -292,8 +290,6 @@ def test_f12_an_executor_that_refuses_ends_no_loop(s):
     work = Work()
 
     class Reluctant:
-        """Refuses work so often, and then does it."""
-
         left = 3
         _max_workers = 1
 

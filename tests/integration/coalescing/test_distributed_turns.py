@@ -28,7 +28,6 @@ ROOT = "/coalescing"
 
 @pytest.fixture
 def coordinator_of(opened):
-    """Coordinators, each on a session of its own; closed after the test."""
     with ExitStack() as stack:
 
         def make(session=None):
@@ -82,11 +81,6 @@ def test_whoever_would_wait_for_itself_is_told_and_may_wait_if_its_session_is_ov
         token.holder = replace(token.holder, session=1)  # another's slot stands there now, say
         with pytest.raises(WaitTimedOut):
             one.enqueue("k", timeout_s=0.0)
-
-
-def test_what_cover_returns_and_nobody_would_do_is_told(coordinator_of, caplog):
-    coordinator_of()._cover(lambda key: (one for one in key), "k")
-    assert "cover returned" in caplog.text
 
 
 def test_f8_a_waiter_is_told_of_its_turn_by_one_event_and_asks_nothing_more(

@@ -17,7 +17,6 @@ from leaderq.dyno import (
     Kill,
     Message,
     OnConflict,
-    Unique,
     Worker,
 )
 from leaderq.errors import ConfigurationError, CorruptItem
@@ -68,22 +67,6 @@ def test_a_conflict_drops_raises_or_replaces_and_names_the_survivor(session):
         assert session.children(f"{D}/ids") == []
 
 
-@pytest.mark.parametrize("end", ["ack", "kill", "remove", "release"])
-def test_an_id_that_is_its_own_until_started_is_free_from_the_first_delivery_on(session, end):
-    with DynoQueue(session, D) as queue:
-        queue.push(one_of(b"1", unique=Unique.STARTED))
-        assert not queue.ensure(one_of(b"2"))
-        (one,) = queue.pop(1, 30)
-        assert queue.ensure(one_of(b"3"))
-        if end == "remove":
-            queue.remove(f"0/{one.name}")
-        else:
-            getattr(one, end)()
-        assert not queue.ensure(one_of(b"4")), "the end of the first took the id from the second"
-        found = queue.get("a")
-        assert found.payload == b"3"
-
-
 def test_messages_are_pushed_popped_and_settled_on_asyncio(session):
     async def main() -> None:
         async with AsyncDynoQueue(DynoQueue(session, "/d")) as queue:
@@ -119,9 +102,6 @@ def test_what_was_taken_out_and_not_used_goes_back_as_it_was(opened):
         assert queue.set_timeout(failed.place, 0)
         again = sorted(queue.pop(2, 30, least=2), key=lambda one: one.failures)
         assert [(one.deliveries, one.failures) for one in again] == [(1, 0), (2, 1)]
-
-
-# -- handlers
 
 
 QUICK = Retry(attempts=3, first_s=0.01)

@@ -51,12 +51,12 @@ def test_a_message_whose_id_was_deleted_by_hand_can_be_settled(session, how):
         assert (sizes["messages"], sizes["leased"], sizes["dead"]) == (0, 0, int(how == "kill"))
 
 
-# -- rude users -----------------------------------------------------------------------------------
+ROOTS = ["/", "/zookeeper", "/zookeeper/quota/q", "d", "/d/"]
 
 
 def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session):
     wrong: dict[str, list[Any]] = {"lease_s": [-1, float("nan"), "1"], "ageing_s": ["x", -1]}
-    wrong |= {"retry": [3], "body_store": [5], "shards": [()], "root": ["/", "d", "/d/"]}
+    wrong |= {"retry": [3], "body_store": [5], "shards": [()], "root": ROOTS}
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(ConfigurationError):
@@ -70,6 +70,11 @@ def test_times_and_texts_that_cannot_be_are_refused_where_they_are_given(session
             lambda: queue.pop(1, least="1"),
             lambda: queue.ack([None]),
             lambda: queue.keep(["a"]),
+            lambda: queue.keep([], ending=never),
+            lambda: queue.keep([], extended=never),
+            lambda: queue.keep([], ending=5),
+            lambda: Worker(queue, print, ending=never),
+            lambda: Worker(queue, print, ending=5),
             lambda: queue.let_go([5]),
             lambda: queue.redeem("0/x/1"),
             lambda: one.postpone(-1),

@@ -10,7 +10,6 @@ from leaderq.kafka.topics import create_topics
 
 @pytest.fixture
 def topic(kafka_broker, topic_name) -> str:
-    """A topic of 4 partitions."""
     create_topics(kafka_broker.address, {topic_name: 4})
     return topic_name
 

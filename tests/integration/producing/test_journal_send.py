@@ -73,18 +73,6 @@ def test_exactly_what_was_not_confirmed_is_sent_in_order_and_once(
     assert len(stored()) == 2000
 
 
-def test_what_is_no_record_for_kafka_stops_it_and_what_is_behind_is_sent_when_that_is_gone(
-    kafka_broker, topic, stored, tmp_path
-):
-    left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
-    assert send(tmp_path, kafka_broker, "--topic", topic) != ExitCode.OK
-    with Journal(tmp_path) as journal:
-        (at_fault,) = [str(one.id) for one in journal.read() if b"dict" in one.payload]
-    assert main(["journal", "truncate", str(tmp_path), "--to", at_fault, "--yes"]) == ExitCode.OK
-    assert send(tmp_path, kafka_broker, "--topic", topic) == ExitCode.OK
-    assert sorted(int(one.value) for one in stored()) == list(range(20))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_the_rest(
     kafka_broker, topic, stored, tmp_path, monkeypatch, capfd, number
@@ -108,21 +96,20 @@ def test_interrupted_in_the_middle_of_a_batch_and_done_again_it_sends_exactly_th
     in_order(stored, range(2500))
 
 
-def test_what_stopped_half_way_goes_on_where_it_was(kafka_broker, topic_name, tmp_path):
-    """Nothing is given up: neither for a topic that is not there, nor for a request that is no
-    record for Kafka.
-    """
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_neither_a_missing_topic_nor_what_is_no_record_for_kafka_costs_anything(
+    kafka_broker, topic_name, tmp_path, client
+):
+    to = "--topic", topic_name, "--client", client
     left_behind(tmp_path, [*numbered(10), {"a": "dict"}, *numbered(20)[10:]], confirmed=0)
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    assert send(tmp_path, kafka_broker, *to) != ExitCode.OK
     create_topics(kafka_broker.address, {topic_name: 1})
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) != ExitCode.OK
+    assert send(tmp_path, kafka_broker, *to) != ExitCode.OK
     with Journal(tmp_path) as journal:
-        (at_fault,) = [one.id for one in journal.read() if b"dict" in one.payload]
+        (at_fault,) = [str(one.id) for one in journal.read() if b"dict" in one.payload]
         assert journal.depth >= 1
-    assert (
-        main(["journal", "truncate", str(tmp_path), "--to", str(at_fault), "--yes"]) == ExitCode.OK
-    )
-    assert send(tmp_path, kafka_broker, "--topic", topic_name) == ExitCode.OK
+    assert main(["journal", "truncate", str(tmp_path), "--to", at_fault, "--yes"]) == ExitCode.OK
+    assert send(tmp_path, kafka_broker, *to) == ExitCode.OK
     values = [int(one.value) for one in read_all(kafka_broker.address, topic_name)]
     assert sorted(values) == list(range(20))
     for key in range(KEYS):

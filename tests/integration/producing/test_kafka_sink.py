@@ -11,12 +11,10 @@ from own_broker import own_broker  # noqa: F401  (in place of the session's: it 
 from reading_topics import read_all
 
 from leaderq.errors import ConfigurationError, MessageTooLarge, RequestGivenUp, RequestsLost
-from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Record
 from leaderq.kafka.sink import KafkaPlace, KafkaSink
 from leaderq.kafka.topics import create_topics, produce
-from leaderq.producing import BufferedProducer, QueueSink, Retry
-from leaderq.queues import DistributedQueue
+from leaderq.producing import BufferedProducer, Retry
 from leaderq.testing import eventually
 
 SOON = Retry(first_s=0.05, most_s=0.2)
@@ -31,7 +29,6 @@ def by_key(records: list[Record]) -> dict[bytes, list[bytes]]:
 
 @pytest.fixture(params=["kafka-python", "confluent"])
 def client(request) -> str:
-    """Each client stands behind the same sink."""
     name: str = request.param
     return name
 
@@ -50,25 +47,6 @@ def test_what_is_confirmed_is_on_the_topic_once_and_in_order(kafka_broker, topic
     produce(kafka_broker.address, topic, [(b"key-%d" % key, b"by another") for key in range(10)])
     places = {(record.key, record.partition) for record in stored()}
     assert len(places) == 10, "each key is where other producers put it"
-
-
-def test_records_come_in_every_form(kafka_broker, topic, stored, client):
-    create_topics(kafka_broker.address, {f"{topic}-2": 1})
-    with BufferedProducer(KafkaSink(kafka_broker.address, topic, client=client)) as producer:
-        for request in (
-            b"bytes",
-            "text",
-            (b"k", b"pair"),
-            ("k", "text pair"),
-            (b"k", b"with headers", [("h", b"1")]),
-            Message(f"{topic}-2", b"elsewhere"),
-            tuple(Message("", b"as a tuple", b"k", (), 3)),
-        ):
-            producer.send(request)
-        assert producer.flush(30)
-    values = {record.value for record in stored()}
-    assert values == {b"bytes", b"text", b"pair", b"text pair", b"with headers", b"as a tuple"}
-    assert [record.partition for record in stored() if record.value == b"as a tuple"] == [3]
 
 
 def test_what_is_no_record_or_too_large_is_refused_alone_and_the_order_stays(
@@ -98,25 +76,10 @@ def test_what_is_no_record_or_too_large_is_refused_alone_and_the_order_stays(
     assert first_seen == [b"%d" % number for number in range(90) if number not in bad]
 
 
-def test_a_topic_that_is_not_there_breaks_the_sink_until_it_is_created(
-    kafka_broker, topic_name, tmp_path, client
-):
-    with BufferedProducer(
-        KafkaSink(kafka_broker.address, topic_name, client=client), retry=SOON, journal=tmp_path
-    ) as producer:
-        producer.send(b"early")
-        eventually(lambda: "there is no topic" in str(producer.snapshot().sink_error))
-        create_topics(kafka_broker.address, {topic_name: 1})
-        assert producer.flush(30)
-    assert [record.value for record in read_all(kafka_broker.address, topic_name)] == [b"early"]
-
-
 def test_a_broker_that_is_killed_and_comes_back_has_all_once_and_in_order(
     kafka_broker, topic, stored, tmp_path, client
 ):
-    """While this process lives, an outage doubles nothing either: the client keeps its place in the
-    sequence.
-    """
+    """An outage doubles nothing either: the client keeps its place in the sequence."""
     sink = KafkaSink(kafka_broker.address, topic, client=client)
     with BufferedProducer(sink, journal=tmp_path, max_items=500, sink_timeout_s=0.5) as producer:
         for number in range(8000):
@@ -139,9 +102,7 @@ EACH = 20
 
 @pytest.fixture
 def at_fault(kafka_cluster, topic_name) -> Iterator[Any]:
-    """The broker of partition 0 of a topic of 3, each on one broker only; it runs again at the
-    end.
-    """
+    """The broker of partition 0 of 3, each on one broker only; it runs again at the end."""
     create_topics(kafka_cluster.address, {topic_name: 3})
     broker = partition_leader(kafka_cluster, topic_name)
     yield broker
@@ -174,15 +135,3 @@ def test_a_partition_whose_only_broker_is_away_holds_up_what_goes_there_and_noth
     for record in read_all(kafka_cluster.address, topic_name):
         found.setdefault(record.key, []).append(int(record.value))
     assert found == {b"%d" % key: list(range(EACH)) for key in range(KEYS)}
-
-
-def test_a_queue_gets_what_is_sent_once_and_in_order(session):
-    with DistributedQueue[bytes](session, "/q") as queue:
-        with BufferedProducer(QueueSink(queue)) as producer:
-            for number in range(1000):
-                producer.send(b"%d" % number)
-            assert producer.flush(30)
-        assert queue.depth() == 1000
-        for number in range(1000):
-            with queue.take(30) as item:
-                assert item.value == b"%d" % number

@@ -39,15 +39,11 @@ def fill(
 
 
 class Seen:
-    """A consumer that notes what it is given."""
-
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._lock = threading.Lock()
 
     def __call__(self, value: Any) -> None:
-        with self._lock:
-            self.values.append(value)
+        self.values.append(value)
 
     def wait_for(self, count: int, timeout_s: float = 60.0) -> list[Any]:
         """All values, once there are so many."""
@@ -56,8 +52,6 @@ class Seen:
 
 
 class Held:
-    """A consumer that notes what it is given and then waits to be released."""
-
     def __init__(self) -> None:
         self.seen = Seen()
         self.entered = threading.Event()
@@ -107,12 +101,10 @@ def consuming(
 
 
 def is_empty(session: Session) -> bool:
-    """Whether the queue holds nothing."""
     return not session.children(PATH)
 
 
 def stored(session: Session, path: str = PATH) -> list[bytes]:
-    """All items that lie in a queue, in the order of their numbers."""
     names = sorted(session.children(path), key=sequence_of)
     found = session.multi_read([GetData(f"{path}/{name}") for name in names])
     # others were taken meanwhile
@@ -120,5 +112,4 @@ def stored(session: Session, path: str = PATH) -> list[bytes]:
 
 
 def numbered(count: int) -> list[bytes]:
-    """So many different items."""
     return [b"%d" % number for number in range(count)]

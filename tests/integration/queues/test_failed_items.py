@@ -112,9 +112,6 @@ def test_a_value_that_failed_comes_again_without_those_that_are_done_and_is_set_
         assert queue.take(0.2) is None
 
 
-# -- strangers that put znodes, permissions and interrupts where nobody expects them
-
-
 DEAD = f"{PATH}-dead"
 NOBODY = [make_acl("digest", "nobody:x", read=True)]
 

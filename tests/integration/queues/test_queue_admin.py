@@ -31,7 +31,6 @@ def admin(session) -> QueueAdmin:
 def put(
     session: Session, *items: bytes, kind: QueueKind = QueueKind.PLAIN, **how: Any
 ) -> list[str]:
-    """Create items, as any recipe does; gives their names."""
     return fill(session, items, kind, PLACES.path, **how)
 
 

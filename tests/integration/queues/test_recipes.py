@@ -92,9 +92,6 @@ def test_times_are_given_as_a_delay_a_datetime_or_seconds(session):
         assert queue.take(0.1) is None
 
 
-# -- putting
-
-
 def picky(value: bytes) -> bytes:
     if value == b"bad":
         raise ValueError("not this one")
@@ -120,9 +117,6 @@ def test_what_cannot_be_used_is_refused_all_at_once(session, kind, path, options
         kind(session, path, **options)
 
 
-# -- failures reach whom they concern
-
-
 def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_raised(session):
     serializer = SimpleNamespace(serialize=picky, deserialize=bytes)
     with DistributedQueue(session, PATH, serializer=serializer, final_flush_s=60.0) as queue:
@@ -140,8 +134,6 @@ def test_a_serializer_that_raises_fails_its_item_only_and_leaves_no_counter_rais
 
 
 class Ledger(PutListener):
-    """Notes what it hears, and may fail then."""
-
     def __init__(self, *, fails: bool = False) -> None:
         self.heard: list[Any] = []
         self.fails = fails
@@ -169,9 +161,6 @@ def test_listeners_hear_of_each_item_whatever_another_raises(session):
     assert deaf.heard == []
 
 
-# -- time-outs and closing
-
-
 def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
     with DistributedQueue(session, PATH, max_items=2) as queue, ThreadPoolExecutor(1) as pool:
         assert queue.put(b"0")
@@ -183,9 +172,6 @@ def test_a_full_queue_lets_a_put_wait_and_takes_it_when_there_is_room(session):
         assert stored(session) == [b"1", b"2"]
         assert queue.put_many([b"3", b"4"], timeout_s=0.1) == 0
         assert not queue.put_multi([b"3", b"4"], timeout_s=0.1)
-
-
-# -- simple queues
 
 
 @pytest.fixture
@@ -206,22 +192,17 @@ def test_an_empty_queue_has_no_element_whatever_foreign_children_it_has(simple, 
     assert len(session.children("/queue")) == 2
 
 
-def test_nothing_of_a_simple_queue_is_left_below_the_path_or_beside_it(simple, session):
+def test_closing_wakes_who_waits_at_a_simple_queue_and_leaves_nothing(simple, session):
     simple.offer(b"a")
     assert simple.poll() == b"a"
     assert len(session.children("/queue-meta/tallies")) == 2
-    assert simple.close()
-    assert session.children("/queue-meta/tallies") == []
-    assert session.children("/queue") == []
-
-
-def test_closing_wakes_who_waits_at_a_simple_queue(simple):
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(simple.take)
         eventually(taken.running)
         assert simple.close()
         with pytest.raises(QueueClosed):
             taken.result(60)
+    assert session.children("/queue-meta/tallies") == session.children("/queue") == []
     for ask in (simple.poll, simple.peek, lambda: simple.offer(b"")):
         with pytest.raises(QueueClosed):
             ask()

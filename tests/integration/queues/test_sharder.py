@@ -23,7 +23,6 @@ CANDIDATE = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-latch-\d{1
 
 @pytest.fixture
 def sharder_of(session):
-    """Sharders of simple queues at ``/jobs``, closed after the test."""
     with ExitStack() as stack:
 
         def make(by=None, allocator=SimpleDistributedQueue, *, id="", **policies):

@@ -53,9 +53,7 @@ async def never_run(*_: Any) -> Any: ...
         ),
     ],
 )
-def test_h9_keywords_that_cannot_be_used_are_refused_all_at_once(
-    given: dict[str, Any], problems: list[str]
-) -> None:
+def test_h9_keywords_that_cannot_be_used_are_refused_all_at_once(given, problems):
     with pytest.raises(ConfigurationError) as refused:
         QueueCoordinator(**given)
     assert len(refused.value.problems) == len(problems)
@@ -92,8 +90,6 @@ def test_a_debounce_that_cannot_be_is_refused(times: tuple[Any, Any]) -> None:
     with pytest.raises(ConfigurationError, match="delay_s"):
         Debounce(*times)
 
-
-# -- the rule of one key, row by row
 
 INIT, OPEN, PROCESS, BLOCK = list(TrafficState)[:4]
 ACCEPT, WAIT, DECLINE = EnqueueOutcome
@@ -153,8 +149,6 @@ def test_an_owner_stands_in_line_once_and_begins_when_nobody_runs(line, call, wh
         call(automaton)
     assert automaton.line == line
 
-
-# -- the znodes of a key: any key has a name, no two share one; and where the slots leave somebody
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # lone surrogates, too
 KEYS = st.one_of(ANY_TEXT, st.binary(max_size=300))

@@ -134,8 +134,6 @@ def test_f9_what_was_to_be_looked_at_is_forgotten_with_its_key():
 
 
 class Work:
-    """A function that runs until it is told what to give."""
-
     def __init__(self) -> None:
         self.runs = 0
         self.begun = threading.Semaphore(0)

@@ -25,8 +25,6 @@ from leaderq.coalescing import (
 from leaderq.errors import WaitTimedOut, WouldDeadlock
 from leaderq.testing.waiting import patience
 
-# -- the coordinator for tasks: waiting, sharing, cancellation at every moment, and threads beside
-
 
 def test_a_task_cancelled_just_when_its_turn_has_come_gives_it_to_the_next():
     async def main() -> None:
@@ -102,9 +100,6 @@ def test_decorated_coroutine_functions_share_results_and_exceptions():
         assert coordinator.stats().runs == 2
 
     asyncio.run(main())
-
-
-# -- A declined request is always covered: if the waiter that stood for it gives up, somebody else
 
 
 class Origin:
@@ -218,8 +213,6 @@ def test_a_cancelled_task_leaves_no_stale_cache(when):
     asyncio.run(main())
 
 
-# -- users who do what the documentation does not mention: a coordinator takes it, or says so at
-
 WAIT_S = 60.0 * patience()
 
 
@@ -228,9 +221,7 @@ class Rude(BaseException):
 
 
 @pytest.mark.parametrize("raised", [Rude, SystemExit, asyncio.CancelledError, GeneratorExit])
-def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it(
-    raised: type[BaseException],
-) -> None:
+def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_hears_of_it(raised):
     def on_turn(_: object) -> None:
         raise raised
 
@@ -245,9 +236,7 @@ def test_a_call_that_raises_anything_gives_the_key_back_and_the_one_who_called_h
 async def later() -> None: ...
 
 
-def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_no_key(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_function_that_returns_work_for_somebody_else_to_do_is_told_and_keeps_no_key(caplog):
     """As a lambda does that calls an async function: that it would is seen only when it did."""
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     decorated = coordinator.coalesced(key=lambda: "k")(lambda: (one for one in "a"))

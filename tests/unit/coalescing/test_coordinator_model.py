@@ -33,8 +33,6 @@ STATES = {
 
 @dataclass
 class KeyModel:
-    """What ought to be: plain lists, no cleverness."""
-
     head: Token[str] | None = None
     began_s: float = 0.0
     waiter: Token[str] | None = None
@@ -78,8 +76,6 @@ class AnyEvents(RuleBasedStateMachine):
         # the test looks in place of the timer
         self.coordinator._keys._timer = Service("never started", print)
 
-    # --- what the model does by itself ---
-
     def takes_what_is_owed(self, key: KeyModel, token: Token[str]) -> None:
         self.covered_by.update(dict.fromkeys(key.owed, token))
         key.owed = []
@@ -105,13 +101,9 @@ class AnyEvents(RuleBasedStateMachine):
             self.runs(key, waiter, waited=True)
 
     def may_forget(self, key: KeyModel) -> None:
-        """A debounce window ends with the last request, but not for those that are still owed a
-        run.
-        """
+        """A debounce window ends with the last request, unless a run is still owed."""
         if key.head is None and key.waiter is None and not key.owed:
             key.first_s = None
-
-    # --- events ---
 
     @rule(target=tokens, name=KEYS)
     def somebody_offers(self, name: str) -> Token[str]:
@@ -177,8 +169,6 @@ class AnyEvents(RuleBasedStateMachine):
         left_s = self.coordinator._keys.tend_due()
         assert left_s is None or left_s > 0
         self.coordinator._keys._timer = Service("never started", print)
-
-    # --- what always holds ---
 
     @invariant()
     def each_key_stands_as_it_ought_to(self) -> None:

@@ -114,9 +114,7 @@ def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes
 @given(
     st.builds(DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS, st.text(max_size=MAX_ERROR), NUMBERS)
 )
-def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(
-    state: DeliveryState,
-) -> None:
+def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(state):
     error = state.error.encode(errors="replace").decode()
     lease_ms = state.lease_ms if state.member else 0
     assert DeliveryState.read(state.packed()) == state._replace(error=error, lease_ms=lease_ms)
@@ -159,9 +157,6 @@ def test_what_is_wanted_is_what_a_plain_function_says() -> None:
         is_wanted(5, unfinished)
 
 
-# -- what can be pushed ----------------------------------------------------------------------------
-
-
 def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
     plain = DynoMessage(payload=b'{"a": "\xc3\xa4"}')
     assert (plain.id, plain.timeout_s, plain.priority, plain.shard) == ("", 0.0, 0, None)
@@ -177,6 +172,7 @@ def test_a_message_has_defaults_and_its_payload_as_text_and_json() -> None:
         {"priority": 0, "timeout_s": 0.5, "unique": Unique.STARTED},
         {"priority": 99, "shard": "a", "group": "b", "headers": {"a": "b", "c": "d"}},
         {"id": "x" * 200, "unique_s": 1.0},
+        {"id": "\u5b57" * 22},
         {"id": "a", "unique": Unique.STARTED},
         {"id": "x" * 201, "place": "x" * 201},  # as it was read
     ],
@@ -204,23 +200,19 @@ REFUSED: dict[str, list[Any]] = {
         *(({name: one}, [f"{name}={one!r}: "]) for name in REFUSED for one in REFUSED[name]),
         ({"id": "\ud800"}, ["id="]),
         ({"id": "x" * 201, "payload": 5}, ["1 to 200 bytes", "payload=5: "]),
+        ({"id": "\u5b57" * 23}, ["200 bytes, where a letter outside ASCII"]),
         ({"headers": {"a": "\ud800"}, "group": "\ud800"}, ["headers=", "group="]),
         ({"id": "a", "unique_s": -1}, ["unique_s=-1: "]),
         ({"unique_s": 1.0}, ["unique_s=1.0: give it with an id"]),
         ({"id": "a", "unique": Unique.STARTED, "unique_s": 1}, ["unique_s=1: give it with an id"]),
     ],
 )
-def test_what_cannot_be_pushed_is_refused_with_all_its_problems(
-    given: dict[str, Any], problems: list[str]
-) -> None:
+def test_what_cannot_be_pushed_is_refused_with_all_its_problems(given, problems):
     with pytest.raises(ConfigurationError) as refused:
         DynoMessage(**given)
     said = str(refused.value)
     assert [each for each in problems if each not in said] == []
     assert said.count(" give ") == len(problems)
-
-
-# -- payloads in a store ---------------------------------------------------------------------------
 
 
 class Store:
@@ -235,9 +227,6 @@ def test_a_store_that_returns_no_reference_loses_no_payload() -> None:
     for wrong in (None, "", 5, b"r", "\ud800", "r" * 201):
         with pytest.raises(ConfigurationError, match="1 to 200"):
             Bodies(Store(wrong), 3).put(b"1234")
-
-
-# -- dead letters ----------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=40), NUMBERS, NUMBERS, NUMBERS, NUMBERS, TEXTS, TEXTS)
@@ -298,16 +287,12 @@ def test_bytes_that_are_not_a_letter_are_corrupt(data: bytes) -> None:
         DeadMessage.read(data, "s", "n")
 
 
-# -- where the parts of a Dyno queue lie, how they are named, and the operations of each transition
-
 NAME = "07-0000000000012-00000000-0000000003"
 TIMES = st.integers(0, 10**15)
 
 
 @given(st.integers(0, 99), TIMES, st.none() | st.text(max_size=5), st.integers(0, 10**10 - 1))
-def test_a_name_says_what_it_was_made_of(
-    priority: int, due_ms: int, group: str | None, sequence: int
-) -> None:
+def test_a_name_says_what_it_was_made_of(priority, due_ms, group, sequence):
     name = f"{name_prefix(priority, due_ms, group_of(group))}{sequence:010}"
     expected = MessageName(priority, min(due_ms, MAX_DUE_MS), group_of(group), sequence)
     assert parsed_name(name) == expected
@@ -337,9 +322,7 @@ def test_until_when_the_id_of_a_done_message_is_kept() -> None:
         assert kept_until_ms(other) is None
 
 
-def test_groups_are_told_apart_by_a_hash_that_is_never_that_of_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_groups_are_told_apart_by_a_hash_that_is_never_that_of_none(monkeypatch):
     assert group_of(None) == NO_GROUP == "00000000"
     assert len({group_of("a"), group_of("b"), NO_GROUP}) == 3
     assert len(group_of("a")) == 8

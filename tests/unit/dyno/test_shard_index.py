@@ -74,9 +74,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_index_chooses_what_a_look_at_everything_would_choose(
-    steps: list[tuple[str, int, int]],
-) -> None:
+def test_the_index_chooses_what_a_look_at_everything_would_choose(steps):
     follow(steps)
 
 
@@ -196,9 +194,6 @@ def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() 
     assert [choice.name for choice in index.choose(3, 6_000)] == [alone, head]
 
 
-# -- how long a lease lasts for those who wait for its end
-
-
 def leased(*seen: tuple[int, float, float]) -> list[bool]:
     """Whether a lease that was listed at 100 s is over, as read: version, duration, time."""
     index = index_of(NAME)
@@ -240,8 +235,6 @@ def test_a_lease_after_a_rest_lasts_from_the_end_of_the_rest() -> None:
     index.rest_over(SOON, 100.0)
     assert [index.observed(NAME, 2, 24.0, at_s) for at_s in (124.9, 125.0)] == [False, True]
 
-
-# -- what an index knows of one message, news by news: late ones, some twice, some of strangers
 
 NAME = named(0, 0, 1)
 SOON, LATER = rest_name(100, 1, NAME), rest_name(500, 2, NAME)

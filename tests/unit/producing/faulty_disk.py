@@ -163,9 +163,7 @@ def payloads(journal: Any, after_id: int = 0) -> list[bytes]:
 
 
 def crash(journal: Any) -> None:
-    """What is left of a journal whose process was killed: nothing is saved, nothing closed
-    properly; the lock is free.
-    """
+    """What a killed process leaves: nothing saved, nothing closed properly; the lock is free."""
     journal._cursor.tidy = lambda: None
     journal._store.sync = lambda: None
     journal._closed = True

@@ -56,7 +56,6 @@ class ScriptedSink:
         self.open.clear()
 
     def now(self, *script: Line) -> None:
-        """A new script."""
         with self._lock:
             self.script = list(script)
 

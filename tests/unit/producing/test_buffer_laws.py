@@ -27,9 +27,7 @@ from leaderq.producing.spill import Piece
 
 
 class PaperSpill:
-    """What the buffer asks of a journal, and the journal itself: records in a list, which takes
-    ``room`` at most; those up to ``stored_id`` are stored.
-    """
+    """A journal for the buffer: a list that takes ``room`` at most, stored to ``stored_id``."""
 
     recovered = corrupt = 0
     last_error = unforced = trouble = None
@@ -137,20 +135,6 @@ def test_a_run_that_was_taken_apart_is_settled_with_all_its_parts():
     ]
     buffer.settle([run])
     assert (buffer.items, buffer.ready_items, [*buffer.unsettled]) == (8, 8, [5, 9])
-
-
-def test_what_was_read_twice_because_its_reader_was_struck_is_in_memory_once():
-    spill = PaperSpill(is_write_ahead=False)
-    buffer = buffer_of(spill, max_items=2, batch_items=2)
-    for number in range(6):
-        send(buffer, number)
-    spill.journal.stored_id = spill.journal.next_id - 1
-    buffer.settle(buffer.take_batch(0.0))
-    order, _ = buffer._order()
-    assert order is not None
-    for _ in range(2):
-        buffer.fill(spill.read(*order))
-    assert (buffer.items, buffer.unread) == (2, 2)
 
 
 def test_what_a_run_got_before_its_caller_was_struck_is_here_and_is_counted_and_measured():
@@ -337,7 +321,7 @@ class Buffered(RuleBasedStateMachine):
         for _ in range(1000):
             if self.spill is not None:
                 self.change_the_journal(1000, True)
-                self.read_the_journal(1)
+                self.read_the_journal(2)
             if not self._left():
                 break
             self.take()

@@ -131,9 +131,6 @@ def test_a_request_that_is_too_old_is_dropped_when_its_turn_comes(producer, sink
     assert sink.confirmed == ["young"]
 
 
-# -- the end, settings
-
-
 def test_a_sink_that_is_busy_at_once_is_asked_again_after_a_pause(producer):
     pauses: list[float] = []
 
@@ -210,8 +207,6 @@ def test_what_is_not_a_time_is_refused_whether_there_is_room_or_not(producer, no
             call(ttl_s=not_a_time)
     assert one.snapshot().balance.accepted == 0
 
-
-# -- A key that cannot be sent holds up its own requests, and no others
 
 Record = tuple[str, int]
 

@@ -107,8 +107,6 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
             assert balance.confirmed == len(sink.confirmed)
 
 
-# -- ctrl-C while waiting, a program that ends without closing, and asyncio
-
 _ENDS = """
 import sys
 from leaderq.producing import BufferedProducer, CallableSink
@@ -134,15 +132,10 @@ def test_a_program_that_ends_without_closing_leaves_all_in_the_journal_or_is_tol
         assert left.depth == 100
 
 
-# -- sending from ``asyncio``: whatever it waits for, the event loop goes on
-
-
 async def beside(
     waiting: Awaitable[object], until: threading.Event | asyncio.Event
 ) -> tuple[int, object]:
-    """Await it, and count the turns of the loop until ``until`` is set at the 50th. No thread of
-    the loop's default executor is free.
-    """
+    """Await it, count the loop's turns, set ``until`` at the 50th; no executor is free."""
     turns = 0
     async with busy_default_executor():
         task = asyncio.ensure_future(waiting)
@@ -170,28 +163,8 @@ def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     assert sink.confirmed == (["a", "b"] if waits == "send" else ["a"])
 
 
-def test_cancelled_while_it_waits_for_room_nothing_was_taken(producer, sink):
-    sink.shut()
-    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
-    one.send("a")
-
-    async def main() -> None:
-        task = asyncio.ensure_future(one.asend("b"))
-        while not one._buffer.awaiting_room:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert not one._buffer.awaiting_room
-    sink.open.set()
-    one.send("c", timeout_s=60.0)
-    assert one.flush(30)
-    assert sink.confirmed == ["a", "c"]
-
-
-def test_a_task_whose_loop_was_closed_while_it_waited_for_room_holds_up_nobody(producer, sink):
+@pytest.mark.parametrize("end", ["its task is cancelled", "its loop is closed"])
+def test_a_send_that_will_never_go_on_took_nothing_and_holds_up_nobody(producer, sink, end):
     sink.shut()
     one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
     one.send("a")
@@ -199,12 +172,17 @@ def test_a_task_whose_loop_was_closed_while_it_waited_for_room_holds_up_nobody(p
     waiting = loop.create_task(one.asend("b"))
     while not one._buffer.awaiting_room:
         loop.run_until_complete(asyncio.sleep(0.001))
+    if end == "its task is cancelled":
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(waiting)
+        assert not one._buffer.awaiting_room
     loop.close()
     sink.open.set()
     one.send("c", timeout_s=60.0)
     assert one.flush(30)
     assert sink.confirmed == ["a", "c"]
-    assert not waiting.done()
+    assert waiting.done() == waiting.cancelled() == (end == "its task is cancelled")
     waiting._log_destroy_pending = False
 
 

@@ -19,8 +19,6 @@ FATAL = confluent_kafka.KafkaError(confluent_kafka.KafkaError._FATAL, "over")
 
 
 class StubClient(ProducerClient):
-    """Has what it was given at once."""
-
     is_done, error = True, None
 
     def __init__(self, sent: list[Message], missing: str = "") -> None:
@@ -73,7 +71,7 @@ def test_the_end_of_a_client_is_no_message_s_fault_and_another_client_sends_what
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_a_record_that_cannot_be_made_a_message_is_refused_alone(client):
+def test_records_come_in_every_form_and_one_that_cannot_be_a_message_is_refused_alone(client):
     class Rude(tuple[Any, ...]):
         def __len__(self) -> int:
             raise LookupError("no length")
@@ -92,10 +90,19 @@ def test_a_record_that_cannot_be_made_a_message_is_refused_alone(client):
     sink = KafkaSink("nowhere:1", "t", client=client)
     sink._client = StubClient(sent)
     assert all(sink.with_context(record) is record for record in bad[:-1])
-    outcome = sink.send([b"1", *bad, (b"k", b"2", iter([("h", b"x")]))], 1.0)
+    good: list[Any] = [(b"k", b"2", iter([("h", b"x")])), "text", ("k", "of texts")]
+    good += [Message("u", b"elsewhere"), tuple(Message("", b"as a tuple", b"k", (), 0))]
+    outcome = sink.send([b"1", *bad, *good], 1.0)
     assert (list(outcome.refused), list(outcome.again)) == ([*range(1, len(bad) + 1)], [])
-    assert [message.value for message in sent] == [b"1", b"2"]
-    assert list(sent[1].headers) == [("h", b"x")]
+    found = sorted((one.value, one.key, one.topic, [*one.headers]) for one in sent)
+    assert found == [
+        (b"1", None, "t", []),
+        (b"2", b"k", "t", [("h", b"x")]),
+        (b"as a tuple", b"k", "t", []),
+        (b"elsewhere", None, "u", []),
+        (b"of texts", b"k", "t", []),
+        (b"text", None, "t", []),
+    ]
     with pytest.raises(ConfigurationError, match="topic='no topic'"):
         KafkaSink("nowhere:1", "no topic")
 

@@ -126,15 +126,11 @@ class TestQueueSink:
         assert puts[0] == ["a", "too big"]
 
 
-# -- sinks that do not keep to what is asked of a sink: the producer says so, gives nothing up for
-
 ERROR = ValueError("of the user")
 
 
 class _FaultySink:
-    """``fault`` makes each of its answers while it is set; the batches it was given are in
-    ``calls``.
-    """
+    """``fault`` makes each answer while it is set; ``calls``: the batches it was given."""
 
     def __init__(self, fault: Callable[[], Any]) -> None:
         self.fault: Callable[[], Any] | None = fault

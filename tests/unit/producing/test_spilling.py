@@ -61,9 +61,6 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
     assert (one.snapshot().spilled, one.snapshot().balance.confirmed) == (0, 7)
 
 
-# -- room: nobody is turned away while there is some, and whoever waits proceeds as soon as there
-
-
 def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer):
     may, confirmed = threading.Semaphore(0), list[int]()
     sink = CallableSink(lambda one: may.acquire() and confirmed.append(one), each=True)
@@ -83,9 +80,6 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
     may.release(10)
     assert one.flush(30)
     assert confirmed == list(range(15))
-
-
-# -- A disk that refuses what a journal has already taken, and a crash at any moment after
 
 
 def numbers_in(place: Path) -> list[int]:
@@ -193,9 +187,6 @@ def test_a_call_whose_request_the_disk_refuses_is_told_and_the_request_is_sent(
         sink.now(takes)
         assert one.flush(30)
         assert sink.confirmed == list(range(persistence.items))
-
-
-# -- a backlog is not given up, however small the disk, whichever codec
 
 
 @pytest.mark.parametrize("persistence", [None, EVERY_ITEM], ids=["spills", "written ahead"])

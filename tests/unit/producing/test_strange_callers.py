@@ -67,9 +67,6 @@ def test_a_request_that_cannot_be_told_or_kept_is_refused_before_anything_is_cou
     assert one.close()
 
 
-# -- requests changed after they were sent, a disk that is behind, a fork
-
-
 def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
     producer, sink, tmp_path
 ):
@@ -107,9 +104,6 @@ def test_a_forked_child_is_refused_whatever_it_asks_even_if_the_lock_was_held(pr
 
     with one._buffer._lock:  # by another thread, say, which the child does not have
         in_child(refused)
-
-
-# -- requests sent by finalizers, signal handlers and logging handlers, whatever they interrupt
 
 
 @pytest.mark.parametrize("lock", ["buffer", "journal"])

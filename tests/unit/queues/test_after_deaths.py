@@ -61,8 +61,6 @@ def test_what_killed_users_have_left_is_swept_once_it_is_old_when_a_queue_is_ope
     a, b, c = s.guests("abc")
 
     def use(who: Guest) -> set[str]:
-        """Gives the guards that it made."""
-
         def main() -> None:
             queue = kind(who.session, Q)
             queue.start()

@@ -39,18 +39,6 @@ def test_a_plain_function_is_called_on_the_callers_thread_and_starts_no_loop() -
     handler.close()
 
 
-def test_work_that_nobody_would_do_is_refused() -> None:
-    def later() -> Iterator[int]:
-        yield 1
-
-    with pytest.raises(NotAPlainFunction, match="it returned"):
-        Handler("it", lambda: later(), NAME)()
-    assert handler_problem("it", later)
-    assert handler_problem("it", None)
-    assert handler_problem("it", None, or_none=True) is None
-    assert handler_problem("it", asyncio.sleep) is None
-
-
 def test_coroutines_of_several_threads_run_side_by_side_on_one_loop() -> None:
     both = asyncio.Event()
     seen: list[Any] = []
@@ -96,21 +84,25 @@ def test_tasks_that_coroutines_leave_behind_are_cancelled_at_the_end() -> None:
     handler.close()
 
 
-def test_coroutine_functions_are_consumers_and_generators_are_not() -> None:
+def test_coroutine_functions_do_work_and_generators_do_none() -> None:
     async def work(_: object) -> None: ...
+    async def never(_: object) -> AsyncIterator[int]:
+        yield 1
+
     def later(_: object) -> Iterator[int]:
         yield 1
 
     assert QueueOptions(consumer=work).on_value is work
     QueueOptions(consume_batch=work)
-
-    async def never(_: object) -> AsyncIterator[int]:
-        yield 1
-
+    assert handler_problem("it", work) is handler_problem("it", None, or_none=True) is None
     for wrong in (later, never, 3):
+        assert handler_problem("it", wrong)
         for option in ("consumer", "consume_batch"):
             with pytest.raises(ConfigurationError, match=f"{option} is"):
                 QueueOptions(**{option: wrong})  # type: ignore[arg-type]
+    assert handler_problem("it", None)
+    with pytest.raises(NotAPlainFunction, match="it returned"):
+        Handler("it", lambda: later(1), NAME)()
 
 
 def test_what_a_serializer_refuses_is_corrupt() -> None:

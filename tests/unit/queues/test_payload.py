@@ -68,9 +68,7 @@ def test_data_is_what_curator_writes(items: list[bytes], written: str) -> None:
 
 
 @given(items=contents, note=st.none() | notes, compress=st.booleans())
-def test_everything_written_is_read_again(
-    items: list[bytes], note: Note | None, compress: bool
-) -> None:
+def test_everything_written_is_read_again(items, note, compress):
     read = decode(encode(items, note, compress=compress))
     assert list(read.items) == items
     assert read.note == note
@@ -84,9 +82,6 @@ def test_what_follows_the_end_is_ignored_if_it_is_not_ours(items: list[bytes], t
 @pytest.mark.parametrize("said", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"9" * 10_000])
 def test_a_note_that_is_none_is_none(said: bytes) -> None:
     assert decode(encode([b"a"]) + b"leaderq:" + said) == Payload([b"a"])
-
-
-# -- corrupt
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,6 @@ def test_any_bytes_are_an_item_or_corrupt(data: bytes) -> None:
     only_corrupt(b"\x00\x01\x00\x01\x02leaderq:" + data)
 
 
-# -- names, frames and paths of queues, at the edges of their ranges
-
-
 def test_items_of_a_simple_queue_and_of_another_are_not_of_one_kind() -> None:
     with pytest.raises(ConfigurationError, match="say which kind"):
         kind_of(["qn-0000000001", "queue-0000000001"])
@@ -170,12 +162,8 @@ def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
     assert key("queue-|00000005|-9999999999") == key("queue-|00000005|-2147483648")
     assert key("queue-|00000005|-2147483648") + 1 == key("queue-|00000005|-2147483647")
     assert key("queue-|00000006|-2147483648") - key("queue-|00000005|-2147483648") == 2**32
-
-
-def test_in_a_simple_queue_what_is_not_a_number_goes_last() -> None:
-    key = sort_key(QueueKind.SIMPLE)
     names = ["qn-0000000001", "qn-9223372036854775807", "qn-x"]
-    assert sorted(names, key=key) == names
+    assert sorted(names, key=sort_key(QueueKind.SIMPLE)) == names
 
 
 def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
@@ -199,9 +187,7 @@ def test_what_is_repeated_far_behind_is_decompressed_too() -> None:
     assert payloads.plain(compressed(block * 2)) == block * 2
 
 
-def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(monkeypatch):
     assert MAX_PLAIN_BYTES == 64 * 1024 * 1024
     monkeypatch.setattr(payloads, "MAX_PLAIN_BYTES", 30)
     assert payloads.plain(compressed(b"x" * 30)) == b"x" * 30
@@ -250,9 +236,6 @@ def test_a_refusal_beside_the_queue_is_explained_and_any_other_is_not() -> None:
     assert explained.path == "/jobs-meta/members"
     for other in (refused(None), refused("/jobs/x"), refused("/meta/members", "/meta")):
         assert "meta_path=" not in str(other)
-
-
-# -- which items are suspects after deaths, and how many deaths count; pure
 
 
 @pytest.mark.parametrize(

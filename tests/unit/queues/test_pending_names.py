@@ -75,9 +75,7 @@ def test_of_what_is_overdue_the_oldest_goes_first_also_when_it_was_left_last() -
     st.integers(1, 4),
     st.lists(st.integers(1, 7), min_size=1),
 )
-def test_every_name_is_taken_exactly_once_whatever_the_steps(
-    numbers: list[int], members: int, steps: list[int]
-) -> None:
+def test_every_name_is_taken_exactly_once_whatever_the_steps(numbers, members, steps):
     taken: list[str] = []
     names = waiting(plain(*numbers))
     share = Share(0, members)
@@ -104,9 +102,6 @@ def test_names_that_others_deleted_are_forgotten_once_they_are_passed() -> None:
             names.discard(name)
     assert not names._gone
     assert not names._added_names
-
-
-# -- the names that may be claimed: against a model, and each corner by itself
 
 
 def delayed(due_ms: int, number: int) -> str:
@@ -151,9 +146,7 @@ STEPS = st.lists(
 @example([("add", 0, 0), ("add", 0, 0), ("discard", 0, 0)])
 @example([("list", 0, 2), ("add", 2, 0), ("discard", 2, 0)])
 @given(STEPS)
-def test_what_is_taken_is_what_a_look_at_everything_would_take(
-    steps: list[tuple[str, int, int]],
-) -> None:
+def test_what_is_taken_is_what_a_look_at_everything_would_take(steps):
     follow(steps)
 
 
@@ -239,9 +232,6 @@ def test_only_a_delay_queue_reads_times_in_names() -> None:
     assert names.take(1, 0) == [delayed(500, 1)]
 
 
-# -- read ahead ------------------------------------------------------------------------------------
-
-
 def test_what_is_taken_from_behind_is_not_met_again() -> None:
     names = waiting(plain(*range(8)))
     assert names.take(1, 0) == plain(0)
@@ -275,9 +265,7 @@ def test_what_comes_next_is_said_and_stays() -> None:
 @pytest.mark.parametrize(
     ("kind", "prefix"), [(QueueKind.PLAIN, "queue-"), (QueueKind.SIMPLE, "qn-")]
 )
-def test_the_next_names_are_guessed_where_only_their_number_is_open(
-    kind: QueueKind, prefix: str
-) -> None:
+def test_the_next_names_are_guessed_where_only_their_number_is_open(kind, prefix):
     def named(*numbers: int) -> list[str]:
         return [f"{prefix}{number:010d}" for number in numbers]
 
@@ -290,14 +278,8 @@ def test_the_next_names_are_guessed_where_only_their_number_is_open(
     assert names.guesses(1, Share(3, 5)) == named(8)
     names.restart()
     assert names.guesses(1) == named(0)
-
-
-@pytest.mark.parametrize("kind", [QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY])
-def test_names_that_say_more_than_a_number_are_not_guessed(kind: QueueKind) -> None:
-    assert PendingNames(kind).guesses(3) == []
-
-
-# -- shares ----------------------------------------------------------------------------------------
+    for other in (QueueKind.ID, QueueKind.PRIORITY, QueueKind.DELAY):
+        assert PendingNames(other).guesses(3) == []
 
 
 def test_after_a_restart_nothing_has_waited_yet() -> None:
@@ -348,9 +330,7 @@ def others_of(count: int, kind: QueueKind = QueueKind.PLAIN) -> PendingNames:
         (0, 0, []),
     ],
 )
-def test_helpers_take_what_is_overdue_at_three_places(
-    monkeypatch: pytest.MonkeyPatch, most: int, drawn: int, taken: list[int], kind: QueueKind
-) -> None:
+def test_helpers_take_what_is_overdue_at_three_places(monkeypatch, most, drawn, taken, kind):
     names, asked = others_of(8, kind), []
     monkeypatch.setattr(pending, "_LOOKED_AT", 1)  # only where numbers are in no order
 
@@ -392,9 +372,7 @@ def test_names_of_members_not_at_work_are_taken_at_once_and_the_others_left() ->
     assert left == sorted([*theirs, *plain(2, 5, 8)])
 
 
-def test_of_many_names_of_others_only_the_first_are_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_many_names_of_others_only_the_first_are_looked_at(monkeypatch):
     monkeypatch.setattr(pending, "_LOOKED_AT", 2)
     share = Share(0, 2)
     share.note(won=plain(1), lost=[])
@@ -407,9 +385,7 @@ def test_of_many_names_of_others_only_the_first_are_looked_at(
     assert names.take_instead(9, share) == plain(3, 5, 7, 9)
 
 
-def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed(monkeypatch):
     share = Share(0, 3)
     assert not any(share.stands_in_for(name) for name in plain(*range(9)))
     share.note(won=plain(0, 1), lost=plain(2))
@@ -425,9 +401,7 @@ def test_a_member_is_not_at_work_while_half_of_its_names_can_be_claimed(
 
 
 @given(st.integers(2, 5), st.sets(st.integers(0, 4)), st.integers(0, 200))
-def test_one_member_at_work_takes_each_name_of_one_that_is_not(
-    members: int, absent: set[int], number: int
-) -> None:
+def test_one_member_at_work_takes_each_name_of_one_that_is_not(members, absent, number):
     absent = {one for one in absent if one < members}
     present = [one for one in range(members) if one not in absent]
     name = plain(number)[0]

@@ -101,18 +101,8 @@ def test_reads_begin_small_and_grow_while_items_are_small() -> None:
     assert grown(16_000).most == READ_BYTES // 16_080
 
 
-def test_a_large_item_makes_the_next_reads_small_and_careful() -> None:
-    sizes = grown()
-    assert len(sizes.to_measure(250)) < 20
-    sizes.learned([100, 900_000])
-    assert sizes.most == 1
-    assert sizes.to_measure(10) == list(range(10))
-
-
 @given(st.integers(0, 300), st.integers(16, 250), st.integers(0, 2**32))
-def test_a_run_of_large_items_is_never_read_together_wherever_it_begins(
-    small: int, large: int, seed: int
-) -> None:
+def test_a_run_of_large_items_is_never_read_together_wherever_it_begins(small, large, seed):
     sizes = grown()
     sizes._chance = random.Random(seed)
     items = [100] * small + [1_000_000] * large + [100] * 50

@@ -58,21 +58,14 @@ def test_an_answer_that_comes_after_names_were_forgotten_is_not_used() -> None:
     assert reader.asked == [["a"], ["a"]]
 
 
-def test_while_something_is_being_read_or_enough_is_known_there_is_no_room() -> None:
-    reader = FakeReader(is_late=True)
-    one = ahead(reader)
-    assert one.room == reader.most
-    one.begin([*"abcde"])
-    assert one.room == 0
-    reader.answer()
-    assert one.room == 0
-    one.read(["a"])
-    assert one.room == reader.most
-
-
 @pytest.mark.parametrize("rest", [0, 3])
 def test_after_a_waste_nothing_is_read_ahead_for_a_rest_and_then_more_and_more(rest: int) -> None:
     one = ahead(FakeReader(), rest=rest)
+    assert not one.is_wasted
+    one.begin([*"ab"])
+    one.read(["a"])
+    assert not one.is_wasted, "half of it was of use"
+    one.forget()
     one.begin([*"abc"])
     one.read(["a"])
     assert one.is_wasted
@@ -82,14 +75,6 @@ def test_after_a_waste_nothing_is_read_ahead_for_a_rest_and_then_more_and_more(r
         rooms.append(one.room)
         one.learn(is_useful=not one.is_wasted)
     assert rooms == [*[0] * (rest + 1), 1, 3]
-
-
-def test_what_was_half_used_was_no_waste() -> None:
-    one = ahead(FakeReader())
-    assert not one.is_wasted
-    one.begin([*"ab"])
-    one.read(["a"])
-    assert not one.is_wasted
 
 
 def test_what_has_not_come_at_the_end_is_not_waited_for_and_may_still_come() -> None:

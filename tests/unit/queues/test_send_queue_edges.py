@@ -96,9 +96,6 @@ def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> 
     assert answered(PackedMulti(0, []), error).culprit() is None
 
 
-# -- what fits into one multi ----------------------------------------------------------------------
-
-
 def fit(*waiting: OperationGroup, max_ops: int = 99, max_bytes: int = 999) -> int:
     line = deque(waiting)
     taken = packed(line, max_ops, max_bytes)
@@ -125,9 +122,6 @@ def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
     assert fit(group(), group(alone=True)) == 1
     assert fit(group(alone=True), group()) == 1
     assert fit(group(), group(), group(alone=True)) == 2
-
-
-# -- the line --------------------------------------------------------------------------------------
 
 
 def line(
@@ -183,9 +177,7 @@ def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "taken"), [(4, 4), (5, 2)])
-def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(
-    waiting: int, taken: int
-) -> None:
+def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(waiting, taken):
     one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=40, limit=42)
     batch = one.next_batch()
     assert batch is not None
@@ -315,9 +307,7 @@ def aside(*marks: tuple[int, bool]) -> tuple[SendQueue, list[PackedMulti]]:
 
 
 @pytest.mark.parametrize(("doubtful", "kept"), [((), 0), ((1,), 2), ((0, 2), 3), ((3,), 4)])
-def test_all_up_to_the_last_doubtful_batch_is_set_aside(
-    doubtful: tuple[int, ...], kept: int
-) -> None:
+def test_all_up_to_the_last_doubtful_batch_is_set_aside(doubtful, kept):
     one, everything = aside(*((number, number in doubtful) for number in range(4)))
     one.again = deque(everything[3:])
     one.set_aside(everything[:3])
@@ -335,9 +325,7 @@ def test_all_up_to_the_last_doubtful_batch_is_set_aside(
         (5, False),
     ],
 )
-def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(
-    version: int, is_new: bool
-) -> None:
+def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(version, is_new):
     one, batches = aside((3, True), (4, False), (5, True))
     applied, lost = one.reconcile(version, is_new=is_new)
     assert (applied, lost) == ([], [batches[0], batches[2]])
@@ -346,8 +334,6 @@ def test_where_somebody_else_wrote_on_the_guard_nothing_is_taken_for_applied(
 
 
 class Heard(OperationGroup):
-    """Notes what it hears."""
-
     def __init__(self, name: str, count: int = 1) -> None:
         creates = [Create(f"/{name}{number}", b"x") for number in range(count)]
         super().__init__(creates, 100 * count, self.hear)

@@ -29,8 +29,6 @@ class Held:
 
 
 class Told:
-    """A listener that remembers."""
-
     def __init__(self) -> None:
         self.errors: list[tuple[Any, BaseException]] = []
 

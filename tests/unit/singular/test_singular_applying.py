@@ -32,6 +32,7 @@ def test_whatever_a_handler_raises_reaches_its_caller_and_the_queue_goes_on(kind
         with pytest.raises((kind, RuntimeError)) as caught:
             await asyncio.wait_for(queue.call("rude"), WAIT_S)
         assert kind in (type(caught.value), type(caught.value.__cause__))
+        assert await asyncio.wrap_future(queue.submit("next")) == "next"
         assert await queue.call("next") == "next"
 
     with SingularUpdateQueue(handle, on_error=(told := Told())) as queue:
@@ -104,9 +105,6 @@ def test_an_outcome_becomes_a_request_of_the_next_and_its_future_goes_along() ->
     assert first_told.kinds == [("x", TypeError)]
     assert second_told.kinds == [("0", ZeroDivisionError)] * 2
     assert (first.stats().applied, second.stats().applied) == (3, 1)
-
-
-# -- A request that is not begun by its deadline is not begun at all, and nobody is left to guess
 
 
 def test_who_waits_learns_of_a_missed_deadline_though_the_writer_is_busy() -> None:

@@ -23,9 +23,7 @@ from leaderq.threads import inbox
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("max_batch", [None, 1])
-def test_h11_a_handler_that_wants_out_ends_the_queue_and_all_are_told(
-    kind: type[BaseException], max_batch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_h11_a_handler_that_wants_out_ends_the_queue_and_all_are_told(kind, max_batch, caplog):
     """The queue is closed before anybody hears of it, and so before anybody posts more."""
     held, told = Held(), Told()
     closed: list[bool] = []
@@ -95,9 +93,6 @@ def test_a_child_is_refused_and_the_parent_goes_on(capacity: int | None) -> None
     assert held.applied == ["a", "b", "d"]
 
 
-# -- A bounded queue: who waits for room, who is refused, and in which order they get in
-
-
 def filled(handler: Any, **options: Any) -> SingularUpdateQueue[Any, Any]:
     """A queue of capacity 4, with ``0`` in hand and 1 to 4 waiting."""
     queue: SingularUpdateQueue[Any, Any] = SingularUpdateQueue(handler, capacity=4, **options)
@@ -162,18 +157,6 @@ def test_f12_an_interrupt_of_who_waits_for_room_withdraws_its_request(monkeypatc
         queue.post(5)
     assert queue.close()
     assert held.applied == [0, 1, 2, 3, 4, 5]
-
-
-# -- in asyncio: futures can be awaited, and a full queue does not block the loop
-
-
-def test_a_future_can_be_wrapped_and_a_call_awaited() -> None:
-    async def use(queue: SingularUpdateQueue[int, int]) -> None:
-        assert await asyncio.wrap_future(queue.submit(2)) == 3
-        assert await asyncio.gather(*(queue.submit(number) for number in range(3))) == [1, 2, 3]
-
-    with SingularUpdateQueue(lambda n: n + 1) as queue:
-        asyncio.run(use(queue))
 
 
 def test_f5_cancelling_the_task_cancels_the_request_unless_it_is_begun() -> None:

@@ -73,8 +73,6 @@ class Life(RuleBasedStateMachine):
         assert number not in self.told
         self.told[number] = type(error)
 
-    # -- what may happen
-
     @rule(
         with_future=st.booleans(),
         is_broken=st.booleans(),
@@ -105,7 +103,6 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.in_hand)
     @rule()
     def finish(self) -> None:
-        """The handler ends what it has in hand."""
         for number in self.in_hand:
             if number in self.broken:
                 self.failed.add(number)
@@ -188,8 +185,6 @@ class Life(RuleBasedStateMachine):
         self.cancelled |= swept
         self.line = []
 
-    # -- what always holds
-
     @invariant()
     def each_is_begun_once_and_in_order(self) -> None:
         assert self.begun == sorted(set(self.begun))
@@ -228,8 +223,6 @@ class Life(RuleBasedStateMachine):
 
 
 class LifeInBatches(Life):
-    """The same, by batches of three."""
-
     max_batch = 3
 
 

@@ -88,7 +88,6 @@ class PowerCutDisk(Disk):
             yield
 
     def now(self) -> Moment:
-        """Return this very moment."""
         with self._lock:
             files = {at: replace(one, since=[*one.since]) for at, one in self._files.items()}
             return Moment(dict(self._names), list(self._renamed), files, self._facts())

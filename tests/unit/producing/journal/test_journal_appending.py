@@ -180,9 +180,6 @@ def test_chores_and_interval_syncs_are_done_although_there_is_always_something_t
         producer.join()
 
 
-# -- A journal called from where it cannot serve: the writer's own callbacks, and a forked child
-
-
 def test_a_callback_that_fails_stops_nothing_and_one_that_would_deadlock_is_told(place):
     told: list[BaseException] = []
     with Journal(place) as journal:

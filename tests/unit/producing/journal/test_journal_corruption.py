@@ -161,7 +161,6 @@ def test_a_spoilt_last_record_that_ends_in_zeros_is_kept_all_the_same(place):
 
 
 def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_is_changed(place):
-    """Rolled back, leaderq must not lose what the later version left."""
     fill(place, 3 * PER_SEGMENT)
     path = segments(place)[1]
     kept = path.read_bytes()
@@ -196,7 +195,6 @@ def test_a_journal_of_the_release_before_is_opened_and_can_be_rolled_back_to(pla
 
 
 def test_after_a_file_was_set_aside_and_the_cursor_lost_ids_go_on_beyond_both(place):
-    """No id is given twice."""
     fill(place, 3)
     stamp = int(segments(place)[0].name[21:29], 16)
     first = 3 * LEAP

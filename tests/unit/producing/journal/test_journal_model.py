@@ -38,9 +38,7 @@ def impatient() -> Iterator[None]:
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """``accepted``: id to payload of all that must be read unless ``acked``; a crash may undo
-    ``forgettable`` acks.
-    """
+    """``accepted``: what must be read unless ``acked``; a crash may undo ``forgettable``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -229,9 +227,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.take_back_forgotten()
 
     def take_back_forgotten(self) -> None:
-        """Acknowledgements that were not saved may be forgotten; then the records are there again,
-        and whole.
-        """
+        """Acknowledgements not saved may be forgotten; then the records are whole again."""
         there = {entry.id: entry.payload for entry in self.everything()}
         back = self.acked & there.keys()
         assert back <= self.forgettable
@@ -255,8 +251,7 @@ class JournalMachine(RuleBasedStateMachine):
         return sorted(self.accepted.keys() - self.acked)
 
     def rest(self) -> None:
-        """Wait until the journal's thread has nothing to do: it did its chores between two calls of
-        those who wait."""
+        """Wait until the journal's thread has done its chores, and has nothing to do."""
         for _ in range(2):
             with suppress(JournalFailed):
                 self.journal.await_stored(None, timeout_s=30)

@@ -280,20 +280,9 @@ def test_a_power_cut_costs_no_request_that_a_producer_has_taken(host):
         shutil.rmtree(first)
 
 
-def kept_after(host: Host, life: Life, moment: Moment, folder: Path) -> list[bytes]:
-    """What lies in the segments, and in what was set aside, once the journal was opened after a
-    cut.
-    """
-    journal, _ = opened(life, host.after(moment, folder, life.luck))
-    journal.close()
-    return [path.read_bytes() for path in journal.directory.glob("*.seg*")]
-
-
 @pytest.mark.parametrize("what", ["segment", "tail"])
 def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
-    """A segment; or a last record that was whole once, and is not when a killed process is
-    followed.
-    """
+    """A segment; or, after a kill, a last record that was whole once, and is not."""
     luck = random.Random(3)
     for _ in range(8):
         life, first = Life(luck, EVERY_ITEM), host.folder()
@@ -317,13 +306,14 @@ def test_a_power_cut_deletes_nothing_that_is_damaged(host, what):
             eventually(lambda journal=journal: journal.counters.set_aside)
         journal.close()
         for moment in chosen(luck, disk.moments, 20):
-            assert any(data in one for one in kept_after(host, life, moment, first))
+            journal, _ = opened(life, host.after(moment, first, life.luck))
+            journal.close()
+            kept = [path.read_bytes() for path in journal.directory.glob("*.seg*")]
+            assert any(data in one for one in kept)
 
 
 def test_what_a_flush_acknowledged_stays_so_on_a_disk_without_room_for_a_segment(host):
-    """The names of new cursor files are forced out, though no segment is made whose name would
-    be.
-    """
+    """Names of new cursor files are forced out, though no segment is made."""
     life, first = Life(random.Random(2), EVERY_ITEM), host.folder()
     journal, _ = opened(life, first)
     for _ in range(3):
