@@ -1,22 +1,66 @@
-"""What a queue costs the servers' memory: they are others' too. A server keeps its last 500
-transactions, so these are small.
-"""
+"""What a queue costs the servers' memory: they are others' too."""
 
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from leaderq.queues import DistributedIdQueue, DistributedQueue, Retry
 from leaderq.testing import ZooKeeperServer, eventually
-from leaderq.zookeeper import connect
+from leaderq.testing.java import find_java
+from leaderq.zookeeper import Session, connect
 from leaderq.zookeeper.wire import Multi
 
+KEPT = 520
+"""A few more transactions than a server keeps in memory."""
 LARGE = 1_000_000
 HEAPS = (256, 512, 1000) if "LEADERQ_TEST_SOAK" in os.environ else (256,)
 """Megabytes of a server; ``make queue-soak`` tries them all."""
+
+
+def live_mb(server: ZooKeeperServer) -> float:
+    """What is left of the server's heap after a collection."""
+    jcmd = find_java().program.with_name("jcmd")
+    if not jcmd.exists():
+        pytest.skip(f"{jcmd} is not there: the Java that was found cannot tell about its heap")
+    subprocess.run([jcmd, str(server.pid), "GC.run"], capture_output=True, check=True, timeout=60)
+    command = [jcmd, str(server.pid), "GC.heap_info"]
+    told = subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout
+    return sum(int(used) for used in re.findall(r"(?:generation|heap).*?used (\d+)K", told)) / 1024
+
+
+def single_creates(session: Session) -> None:
+    session.ensure_path("/q")
+    for begin in range(0, KEPT, 130):
+        made = [
+            session.create_async("/q/queue-", bytes(8000), sequential=True)
+            for _ in range(begin, begin + 130)
+        ]
+        for one in [made.result() for made in made]:
+            session.delete(one)
+
+
+def put_many(session: Session) -> None:
+    with DistributedQueue(session, "/q") as queue:
+        for _ in range(2):
+            queue.put_many([bytes(8000)] * 4400)
+            queue.purge()
+
+
+def left_by(traffic: Callable[[Session], None], heap_mb: int) -> float:
+    with ZooKeeperServer(heap_mb=heap_mb) as server, connect(server.address) as session:
+        traffic(session)
+        return live_mb(server)
+
+
+@pytest.mark.parametrize("heap_mb", HEAPS)
+def test_traffic_leaves_a_server_at_most_100_mb_more_than_single_creates_do(heap_mb):
+    assert left_by(put_many, heap_mb) - left_by(single_creates, heap_mb) < 100
 
 
 @pytest.mark.parametrize("lock_path", [None, "/locks"])

@@ -80,6 +80,22 @@ def test_a_full_disk_keeps_the_head_of_the_line_and_lets_nobody_in_behind_it(
     assert [line[:20] for line in said] == ["journal takes nothin"]
 
 
+def test_what_is_acknowledged_is_freed_on_a_disk_that_is_full_to_the_last_byte(place, disk):
+    """No file can be made before another one is gone."""
+    with Journal(place, disk=disk, sync=NO_SYNC) as journal:
+        for _ in range(20):
+            journal.append(b"x" * 1000)
+        disk.room = 0
+        with pytest.raises(JournalSlow):
+            journal.append(b"y" * 1000)
+        journal.ack_to(20)
+        eventually(lambda: journal.trouble is None)
+        assert payloads(journal) == [b"y" * 1000]
+        assert [path.name[:20] for path in segments(place)] == ["00000000000000000021"]
+        crash(journal)
+    assert reopened(place) == [b"y" * 1000]
+
+
 def test_what_a_failed_write_left_behind_is_never_written_after(place, disk):
     """Nor can it be cut back: the file is left alone, and the record goes to a new one."""
     with Journal(place, disk=disk) as journal:
