@@ -245,7 +245,11 @@ class TermConsumer:
 
     def close(self) -> None:
         """Close the consumer, and what the store has open for the term. Do not leave the group."""
-        self._store.close()
+        try:
+            self._store.close()
+        except Exception:  # a store of the user's; the consumer would stay open
+            what = "offset store could not be closed career=%s store=%s"
+            log.exception(what, self._plan.career, self._store.word)
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -331,6 +331,18 @@ class Elsewhere(OffsetStore):
     def commit(self, *_: Any) -> DoneAtOnce:
         return DoneAtOnce()
 
+    def close(self) -> None:
+        raise OSError("it cannot be closed")
+
+
+def test_a_store_that_cannot_be_closed_leaves_no_client_open(caplog):
+    consumer = Reading(store=Elsewhere())
+    consumer.until_offered()
+    with mock.patch.object(Client, "close", create=True) as closed:
+        consumer.close()
+    assert closed.call_count == 1
+    assert "career=career store=elsewhere" in caplog.text
+
 
 def test_lag_tools_are_shown_where_a_leader_is_whose_offsets_are_outside_the_group(at):
     shown: list[tuple[float, Any, str]] = []
