@@ -177,7 +177,7 @@ def test_a_call_whose_request_the_disk_refuses_is_told_and_the_request_is_sent(
             return waiter
 
         monkeypatch.setattr(journal._committer, "wait_stored", waits)
-        disk.fail["write"] = lambda *_: may.wait(30)
+        disk.fail["create"] = disk.fail["write"] = lambda *_: may.wait(30)
         one = producer(journal=journal, persistence=persistence)
         disk.is_full = True
         with pytest.raises(JournalSlow, match="do not append it again"):
