@@ -166,8 +166,9 @@ def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told():
         assert len(told) == value - value % 2  # of those that were announced before it
         heard.append(value)
 
-    def rude(_value: int) -> None:
-        raise KeyboardInterrupt  # of this thread: logged, as everything else
+    def rude(value: int) -> None:
+        # Of this thread: logged, as everything else.
+        raise KeyboardInterrupt if value % 2 else UnitAbandoned
 
     assert not listeners
     listeners.add(rude)
