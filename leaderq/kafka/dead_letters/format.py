@@ -184,9 +184,7 @@ def _causes(error: BaseException) -> Iterator[str]:
     yield _said(error)
     seen = {id(error)}
     while True:
-        cause = error.__cause__
-        if cause is None and not error.__suppress_context__:
-            cause = error.__context__
+        cause = error.__cause__ if error.__suppress_context__ else error.__context__
         if cause is None or id(cause) in seen:  # (one of the user's may be false)
             return
         yield f"caused by {_name(cause)}: {_said(cause)}"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from leaderq.base import clock
 from leaderq.errors import (
+    BadVersion,
     ConnectionLost,
     CorruptRecord,
     Deposed,
@@ -128,7 +129,7 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(most, c
     assert not kept.is_careful(A)
 
 
-@pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x")])
+@pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x"), BadVersion("x")])
 def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
     servers, error, monkeypatch
 ):

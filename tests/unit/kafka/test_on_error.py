@@ -220,7 +220,7 @@ def test_a_death_counts_by_itself_and_ends_the_term_unless_the_policy_passes_ove
 BAD = ValueError()
 TWICE = retry(1, 2.0, then=skip())
 ONE_BY_ONE = RetryAfter(0.0, one_by_one=True)
-HELD_UP = RetryAfter(0.5, held_up_s=0.0)
+HELD_UP = RetryAfter(0.5, one_by_one=False, held_up_s=0.0)
 
 
 def decided(judge: ErrorJudge, now_s: float = 10.0, **asked: Any) -> object:
