@@ -162,3 +162,22 @@ def test_bytes_are_what_any_buffer_holds_copied_unless_it_cannot_change():
     assert found == [b"ab"] * 3
     assert {type(each) for each in found} == {bytes}
     assert [args.bytes_of(each) for each in (None, "text", 7, [1])] == [None] * 4
+
+
+class Rude:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError
+
+    def method(self) -> None: ...
+
+
+def test_functions_are_told_apart_whatever_their_objects_say_of_being_equal() -> None:
+    one, other = Rude(), Rude()
+    lists: list[list[Any]] = [[], []]
+    known = {args.identity_of(each) for each in (one, one.method, plain, lists[0].append)}
+    for same in (one, one.method, plain, lists[0].append):
+        assert args.identity_of(same) in known
+    for different in (other, other.method, generator, lists[1].append, lists[0].pop):
+        assert args.identity_of(different) not in known

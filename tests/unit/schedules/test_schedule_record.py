@@ -78,6 +78,7 @@ SPOILT: list[dict[str, Any]] = [
     {"next": []},
     {"when": None},
     {"when": {"every_ms": 0}},
+    {"when": {"every_ms": -1}},
     {"when": {"every_ms": "1"}},
     {"when": {"cron": 5}},
     {"running": {"at": 5}},
