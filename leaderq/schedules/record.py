@@ -143,7 +143,7 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
         running = found.pop("running", None)
         record = ScheduleRecord(
             int(found.pop("last")),
-            _when(found.pop("when")),
+            _known(When, found.pop("when")),
             None if (following := found.pop("next", None)) is None else int(following),
             run_of(running) if running else None,
             int(found.pop("ran", 0)),
@@ -157,13 +157,6 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
     remedy = "the leader begins a new one: ticks that were missed until then are not known"
     record: ScheduleRecord = _decoded(data, path, made, remedy)
     return record
-
-
-def _when(found: Mapping[str, Any]) -> When:
-    made: When = _known(When, found)
-    if made.cron is None and made.every_ms < 1:
-        raise ValueError("it says no times")
-    return made
 
 
 def run_of(found: Mapping[str, Any]) -> TickRun:

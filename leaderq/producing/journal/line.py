@@ -131,8 +131,13 @@ class Committer:
 
     @property
     def next_id(self) -> int:
-        """The id that the next record gets."""
-        return self.batches[-1].end_id if self.batches else self._index.next_id
+        """The id that the next record gets. May be asked without the gate: what leaves the line is
+        in the index before.
+        """
+        try:
+            return self.batches[-1].end_id
+        except IndexError:
+            return self._index.next_id
 
     def join(self, entries: list[Entry], size: int) -> int:
         """Add records at the end of the line, to be written together; return the first id. A single

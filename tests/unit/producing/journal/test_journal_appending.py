@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from leaderq.errors import (
     WouldDeadlock,
 )
 from leaderq.producing.journal import NO_SYNC, Every, Interval, Journal
+from leaderq.producing.journal.line import Committer
 from leaderq.testing import eventually
 
 
@@ -34,6 +37,20 @@ def test_what_comes_while_the_disk_is_busy_is_written_and_forced_out_together(pl
         disk.blocked.set()
         journal.flush()
         assert journal.counters.batches == journal.counters.fsyncs == 2
+
+
+class EmptiedMeanwhile(deque[Any]):
+    """A line that looks as if something were in it until that is taken: it was written."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_the_next_id_can_be_asked_for_while_the_last_record_leaves_the_line(place):
+    with Journal(place) as journal:
+        journal.append(b"x")
+        line = SimpleNamespace(batches=EmptiedMeanwhile(), _index=journal._committer._index)
+        assert Committer.next_id.fget(line) == journal.next_id == 2  # type: ignore[attr-defined]
 
 
 def test_every_n_is_synced_once_in_n_and_at_a_flush(place):
