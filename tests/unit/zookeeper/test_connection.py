@@ -88,7 +88,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
-def test_a_client_is_replaced_if_it_has_ended_or_tries_no_longer(monkeypatch):
+def test_a_client_is_replaced_if_it_has_ended_and_more_rarely_each_time(monkeypatch):
     look = looks(monkeypatch)
     assert look(0.0, client_of()) is None
     ended = client_of(connected=False)
@@ -105,7 +105,10 @@ def test_a_client_is_replaced_if_it_has_ended_or_tries_no_longer(monkeypatch):
         assert look(at_s, ended) == "credentials refused"
     # half of each, which is what chance may leave
     assert all(pause >= least for pause, least in zip(pauses, (0.5, 1.0, 2.0), strict=False))
-    silent = client_of(connected=False)
+
+
+def test_a_client_is_replaced_if_it_has_not_tried_for_long(monkeypatch):
+    look, silent = looks(monkeypatch), client_of(connected=False)
     assert look(10.0, silent) == STUCK_S / 5
     assert look(10.0 + STUCK_S, silent) == STUCK_S / 5
     assert look(10.1 + STUCK_S, silent) == "no attempt to connect for 15 s"
