@@ -16,7 +16,7 @@ from leaderq.errors import Deposed, KafkaError, KafkaFenced, UnknownTopic
 from leaderq.kafka import ConsumerClient, Partition, Record
 from leaderq.kafka.clients.consumer import ConsumerFactory, ConsumerSettings, KafkaAway, Offsets
 from leaderq.term import Reason
-from leaderq.testing import eventually
+from leaderq.testing.waiting import eventually, patience
 
 
 def allowed() -> None:
@@ -40,8 +40,8 @@ class ConsumerContract:
         made: list[ConsumerClient] = []
 
         def make(**changes: Any) -> ConsumerClient:
-            own = {"topics": (four_partitions,), "group": four_partitions}
-            words = {**own, "member": "leader", **changes}
+            own = {"topics": (four_partitions,), "group": four_partitions, "member": "leader"}
+            words = {**own, "open_timeout_s": 10.0 * patience(), **changes}
             consumer = type(self).factory(ConsumerSettings(address=kafka_broker.address, **words))
             made.append(consumer)
             consumer.open()
