@@ -62,9 +62,9 @@ class Action:
 
     @property
     def address(self) -> str:
-        return (
-            f"/act?{urlencode({'do': self.deed.value[0], 'of': self.subject, 'with': self.detail})}"
-        )
+        """The address of its form, relative to any other address of the page."""
+        asked = {"do": self.deed.value[0], "of": self.subject, "with": self.detail}
+        return f"./act?{urlencode(asked)}"
 
     @property
     def label(self) -> str:

@@ -54,10 +54,10 @@ class PageScreen:
 
     @property
     def address(self) -> str:
-        """The address of the screen, below the root of the page."""
+        """The address of the screen, relative to any other address of the page."""
         asked = {"of": self.subject, "only": self.only}
         said = urlencode({name: value for name, value in asked.items() if value})
-        return f"{self.kind.value}?{said}" if said else self.kind.value
+        return f".{self.kind.value}?{said}" if said else f".{self.kind.value}"
 
     @property
     def queue(self) -> str | None:

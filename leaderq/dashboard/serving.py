@@ -1,6 +1,9 @@
 """Sends screens to browsers (Starlette, uvicorn). A page holds a screen as it is now, and the
 address of a stream of server-sent events, which sends the same screen after each reading.
 
+All addresses lie directly below one folder, and are written relative to it. So the page works below
+any prefix, if a proxy takes the prefix off.
+
 A screen is drawn once for each reading, however many look at it. Only the refresher's thread sends
 requests to ZooKeeper, and actions do, each on a worker thread; a page never does.
 """
@@ -98,7 +101,7 @@ class Dashboard:
         snapshot = await self._snapshot(0, screen)
         status = 200 if is_known(screen, snapshot) or snapshot.problem else 404
         asked = {"screen": screen.kind.value, "of": screen.subject, "only": screen.only}
-        stream = f"/events?{urlencode({**asked, 'seen': snapshot.number})}"
+        stream = f"./events?{urlencode({**asked, 'seen': snapshot.number})}"
         controls = None if screen.subject else _filter(screen)
         body = joined(controls, tag("div", self._draw(screen, snapshot), id="screen"))
         return self._shell(screen.title, body, visit, screen.kind, status, stream)
@@ -120,7 +123,8 @@ class Dashboard:
                 lines = str(self._draw(screen, snapshot)).splitlines()
                 yield "".join(f"data: {line}\n" for line in lines) + "\n"
 
-        return StreamingResponse(told(), media_type="text/event-stream")
+        unbuffered = {"X-Accel-Buffering": "no"}  # nginx would keep what is sent for later
+        return StreamingResponse(told(), headers=unbuffered, media_type="text/event-stream")
 
     def _snapshot(self, seen: int, screen: PageScreen) -> Awaitable[PageSnapshot]:
         return asyncio.wrap_future(self._refresher.after(seen, screen.queue))
@@ -157,8 +161,8 @@ class Dashboard:
             problem, status = tag("p", "That is nobody's token.", class_="alert"), 403
         field = _field("token", type="password", autocomplete="current-password")
         form = [tag("label", "Your token", for_="token"), field, tag("button", "Sign in")]
-        to = f"/sign-in?{urlencode({'next': after})}"
-        asked = tag("form", *form, method="post", action=to, class_="ask")
+        # to its own address, with the query
+        asked = tag("form", *form, method="post", class_="ask")
         return self._shell("Sign in", joined(problem, asked), None, status=status)
 
     async def _sign_out(self, request: Request) -> Response:
@@ -166,7 +170,7 @@ class Dashboard:
         if visit is None or (await _form(request)).get("secret") != visit.secret:
             return self._refused("The form is too old.")
         self._access.sign_out(request.cookies.get(COOKIE))
-        return RedirectResponse("/", 303)
+        return RedirectResponse("./", 303)
 
     async def _act(self, request: Request) -> Response:
         """Ask what is to be done and why (GET); then ask for a confirmation (POST)."""
@@ -189,7 +193,7 @@ class Dashboard:
             return self._refused("The form is too old, or has no reason.")
         what = tag("p", f"Really {action.sentence}?")
         asked = [what, tag("p", f"Because: {why}"), _hidden("word", visit.ask(action, why))]
-        return self._question(action, visit, "/confirm", asked, "Yes, do it")
+        return self._question(action, visit, "./confirm", asked, "Yes, do it")
 
     async def _confirm(self, request: Request) -> Response:
         visit, form = self._visit(request), await _form(request)
@@ -228,17 +232,17 @@ class Dashboard:
         here, notice = kind and _UNDER.get(kind, kind), None
         marks = {one: "page" if one is here else None for one in _MENU}
         menu = [
-            tag("li", tag("a", PageScreen(one).title, href=one.value, aria_current=mark))
-            for one, mark in marks.items()
+            tag("li", tag("a", one.title, href=one.address, aria_current=marks[one.kind]))
+            for one in map(PageScreen, marks)
         ]
         who = tag("span", "read-only", class_="faint")
         if visit is not None:
             notice, visit.notice = visit.notice, None
             leave = tag("button", f"Sign out {visit.user}")
             content = [_hidden("secret", visit.secret), leave]
-            who = tag("form", content, method="post", action="/sign-out")
+            who = tag("form", content, method="post", action="./sign-out")
         elif self._options.actions:
-            who = tag("a", "Sign in", href="/sign-in")
+            who = tag("a", "Sign in", href="./sign-in")
         said = notice and tag("p", notice, class_="notice", role="status")
         parts = {"title": title, "stream": stream, "body": body, "menu": menu, "who": who}
         filled = {name: joined(part) for name, part in {**parts, "notice": said}.items()}
@@ -277,18 +281,21 @@ def _place_of(action: Action) -> PageScreen:
 def _filter(screen: PageScreen) -> Markup:
     known = {"type": "search", "name": "only", "id": "only", "placeholder": "name or team-*"}
     content = [tag("label", "Only", for_="only"), tag("input", value=screen.only, **known)]
-    return tag("form", content, tag("button", "Show"), action=screen.kind.value, class_="filter")
+    to = PageScreen(screen.kind).address
+    return tag("form", content, tag("button", "Show"), action=to, class_="filter")
 
 
 def _to_sign_in(request: Request) -> Response:
     asked = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"/sign-in?{urlencode({'next': request.url.path + asked})}", 303)
+    return RedirectResponse(f"./sign-in?{urlencode({'next': request.url.path + asked})}", 303)
 
 
 def _local(address: str) -> str:
-    """Return ``address`` if it is an address of this page, else that of the first screen."""
+    """Return ``address``, a path, relative to any other address of the page; if it is none of this
+    page, the address of the first screen.
+    """
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\"))
-    return address if is_ours and address.isprintable() else "/"
+    return f".{address}" if is_ours and address.isprintable() else "./"
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -132,10 +132,10 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium, page):
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{page.url}/?only=bill*")
     tab.goto("/")
-    tab_to(tab, 'a[href="/career?of=billing"]')
+    tab_to(tab, 'a[href="./career?of=billing"]')
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{page.url}/career?of=billing")
-    tab_to(tab, 'a[href^="/act?do=pause"]')
+    tab_to(tab, 'a[href^="./act?do=pause"]')
     tab.keyboard.press("Enter")
     tab.wait_for_selector("#token:focus")
     tab.keyboard.type(TOKENS["alice"])
@@ -154,10 +154,10 @@ def test_everything_is_reached_and_done_by_keyboard_alone(chromium, page):
 
 def test_a_refresh_leaves_the_focus_and_what_is_held_still(chromium, page):
     tab = opened(chromium, page)
-    tab_to(tab, 'a[href="/career?of=team-003"]')
+    tab_to(tab, 'a[href="./career?of=team-003"]')
     page.snapshot = installation(9)
     tab.wait_for_selector("text=team-008")
-    assert tab.evaluate("document.activeElement.getAttribute('href')") == "/career?of=team-003"
+    assert tab.evaluate("document.activeElement.getAttribute('href')") == "./career?of=team-003"
     tab.click("#hold")
     page.snapshot = installation(11)
     read_again(tab, page)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -47,6 +48,11 @@ def sign_in(browser: httpx.Client, token: str = TOKENS["alice"]) -> httpx.Respon
     return browser.post("/sign-in?next=/queues", data={"token": token})
 
 
+def led_to(answer: httpx.Response) -> str:
+    """The path, and the query, to which a redirection leads from where it was answered."""
+    return urljoin(answer.url.raw_path.decode(), answer.headers["location"])
+
+
 def hidden(answer: httpx.Response, name: str) -> str:
     found = re.search(rf'name="{name}" value="([0-9a-f]+)"', answer.text)
     assert found, answer.text
@@ -65,10 +71,27 @@ def test_every_answer_has_safe_headers_and_loads_nothing_from_elsewhere(browser)
         if path in SCREENS:
             loaded = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
             assert loaded
-            assert all(one.startswith(("/", "#")) for one in loaded)
+            assert all(one.startswith(("./", "#")) for one in loaded)
             assert re.findall(r"<script[^>]*>[^<]|style=", answer.text) == []
     for path in ("/career?of=nobody", "/queue?of=/leaderq", "/absent"):
         assert browser.get(path).status_code == 404
+
+
+def test_nothing_leads_out_of_the_prefix_below_which_a_proxy_serves_the_page(browser):
+    outside = browser.get(PAUSE)
+    pages = [browser.get("/sign-in"), outside, sign_in(browser)]
+    pages += map(browser.get, (*SCREENS, PAUSE))
+    found = hidden(pages[-1], "secret")
+    pages.append(browser.post(PAUSE, data={"secret": found, "why": "x"}))
+    asked = {"secret": found, "word": hidden(pages[-1], "word")}
+    pages += [browser.post("/confirm", data=asked), browser.post("/sign-out", data=asked)]
+    for one in pages:
+        led = re.findall(r' (?:src|href|action|data-stream)="([^"]*)"', one.text)
+        led += [one.headers["location"]] if one.is_redirect else []
+        here = f"https://proxy.example/leaderq{one.url.raw_path.decode()}"
+        there = [urljoin(here, unescape(address)) for address in led if address]
+        assert there
+        assert [to for to in there if not to.startswith("https://proxy.example/leaderq/")] == []
 
 
 def test_another_host_name_is_refused(page, browser):
@@ -81,6 +104,7 @@ def streamed(browser: httpx.Client, address: str, wanted: int) -> list[str]:
     found = [""]
     with browser.stream("GET", address) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-accel-buffering"] == "no"
         for line in answer.iter_lines():
             found[-1] += line.removeprefix("data: ")
             found += [] if line else [""]
@@ -164,7 +188,7 @@ def test_a_token_may_have_any_letters(tmp_path):
 
 
 def test_nothing_is_done_without_signing_in(page, browser):
-    assert browser.get(PAUSE).headers["location"].startswith("/sign-in?next=%2Fact%3Fdo%3Dpause")
+    assert led_to(browser.get(PAUSE)).startswith("/sign-in?next=%2Fact%3Fdo%3Dpause")
     assert browser.post(PAUSE, data={"why": "x"}).status_code == 303
     assert browser.post("/confirm", data={"word": "0", "secret": "0"}).status_code == 403
     assert sign_in(browser, "nobody's").status_code == 403
@@ -173,7 +197,7 @@ def test_nothing_is_done_without_signing_in(page, browser):
 
 def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in(page, browser):
     answer = sign_in(browser)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/queues")
+    assert (answer.status_code, led_to(answer)) == (303, "/queues")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -190,7 +214,7 @@ def test_an_action_is_asked_for_twice_and_done_once_in_the_name_of_who_signed_in
     elsewhere = {"Origin": "http://evil.example"}
     assert browser.post("/confirm", data=word, headers=elsewhere).status_code == 403
     done = browser.post("/confirm", data=word)
-    assert (done.status_code, done.headers["location"]) == (303, "/career?of=billing")
+    assert (done.status_code, led_to(done)) == (303, "/career?of=billing")
     assert [one[1:] for one in page.done] == [("alice", "<b>move</b>")]
     assert "done for alice" in browser.get("/career?of=billing").text
     assert "done for alice" not in browser.get("/career?of=billing").text
@@ -214,17 +238,17 @@ def test_signing_out_ends_a_visit_and_signing_in_leads_to_no_other_site(browser)
     token = {"token": TOKENS["alice"]}
     for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example"):
         answer = browser.post("/sign-in", params={"next": elsewhere}, data=token)
-        assert answer.headers["location"] == "/"
+        assert led_to(answer) == "/"
     secret = hidden(browser.get("/"), "secret")
     assert browser.post("/sign-out", data={"secret": "x"}).status_code == 403
     assert browser.post("/sign-out", data={"secret": secret}).status_code == 303
-    assert browser.get(PAUSE).headers["location"].startswith("/sign-in")
+    assert led_to(browser.get(PAUSE)).startswith("/sign-in")
 
 
 def test_a_page_that_is_read_only_does_nothing_for_anybody():
     with served() as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         sign_in(browser)
-        assert "/act?" not in browser.get("/career?of=billing").text
+        assert "act?" not in browser.get("/career?of=billing").text
         assert browser.get(PAUSE).status_code == 403
         assert browser.post(PAUSE, data={"why": "x"}).status_code == 403
         assert page.done == []
@@ -234,7 +258,7 @@ def test_where_others_can_reach_it_one_signs_in_for_looking_too():
     shared = {"is_local": False, "hosts": frozenset({"127.0.0.1"})}
     with served(**shared) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
         for path in SCREENS:
-            assert browser.get(path).headers["location"].startswith("/sign-in")
+            assert led_to(browser.get(path)).startswith("/sign-in")
         assert browser.get("/events").status_code == 403
         assert page.readings == 0
         cookie, *more = sign_in(browser).headers["set-cookie"].split("; ")
