@@ -95,7 +95,7 @@ class Dashboard:
 
     async def _page(self, request: Request) -> Response:
         visit = self._visit(request)
-        if not self._access.is_local and visit is None:
+        if not self._may_look(request):
             return _to_sign_in(request)
         screen = _screen(request.url.path, request.query_params)
         snapshot = await self._snapshot(0, screen)
@@ -107,7 +107,7 @@ class Dashboard:
         return self._shell(screen.title, body, visit, screen.kind, status, stream)
 
     async def _events(self, request: Request) -> Response:
-        if not self._access.is_local and self._visit(request) is None:
+        if not self._may_look(request):
             return Response("sign in first\n", 403)
         screen = _screen(request.query_params.get("screen", "/"), request.query_params)
         seen = request.query_params.get("seen", "0")
@@ -119,6 +119,8 @@ class Dashboard:
                     snapshot = await self._snapshot(number, screen)
                 except SessionClosed:
                     return
+                if not self._may_look(request):
+                    return  # the visit has ended meanwhile
                 number = snapshot.number
                 lines = str(self._draw(screen, snapshot)).splitlines()
                 yield "".join(f"data: {line}\n" for line in lines) + "\n"
@@ -140,6 +142,9 @@ class Dashboard:
     async def _static(self, request: Request) -> Response:
         path = request.url.path
         return Response(_file(path[1:]), media_type=_STATIC[path])
+
+    def _may_look(self, request: Request) -> bool:
+        return self._access.is_local or self._visit(request) is not None
 
     def _visit(self, request: Request) -> Visit | None:
         return self._access.visit(request.cookies.get(COOKIE))

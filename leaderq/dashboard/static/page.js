@@ -52,6 +52,8 @@
     show();
   });
   stream.addEventListener("error", () => {
-    connection.textContent = "The page’s server does not answer; what is shown is old.";
+    connection.textContent = stream.readyState === EventSource.CLOSED
+      ? "The page’s server sends nothing more; what is shown is old: reload the page."
+      : "The page’s server does not answer; what is shown is old.";
   });
 })();

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
@@ -264,6 +266,17 @@ def test_where_others_can_reach_it_one_signs_in_for_looking_too():
         cookie, *more = sign_in(browser).headers["set-cookie"].split("; ")
         assert "Secure" in more
         assert browser.get("/", headers={"Cookie": cookie}).status_code == 200
+
+
+def test_a_stream_ends_with_the_visit_if_one_must_sign_in_for_looking():
+    shared = {"is_local": False, "hosts": frozenset({"127.0.0.1"}), "every_s": 0.05}
+    with served(**shared) as page, httpx.Client(base_url=page.url, timeout=60) as browser:
+        cookie, *_ = sign_in(browser).headers["set-cookie"].split("; ")
+        with browser.stream("GET", "/events", headers={"Cookie": cookie}) as stream:
+            lines = stream.iter_lines()
+            assert next(lines)
+            page.dashboard._access.sign_out(cookie.partition("=")[2])
+            assert len([*islice(lines, 100)]) < 10
 
 
 def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is_stopped(
