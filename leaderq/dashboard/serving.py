@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from importlib import resources
 from string import Template
 from typing import Any
@@ -22,7 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,7 +92,8 @@ class Dashboard:
             Route("/act", self._act, methods=["GET", "POST"]),
             Route("/confirm", self._confirm, methods=["POST"]),
         ]
-        self.app = Guarded(Starlette(routes=routes), access)
+        app = Starlette(routes=routes, exception_handlers={SessionClosed: self._closed})
+        self.app = Guarded(app, access)
 
     async def _page(self, request: Request) -> Response:
         visit = self._visit(request)
@@ -138,6 +140,9 @@ class Dashboard:
         if screen not in drawn:
             drawn[screen] = draw(screen, snapshot, self._options, clock.now_ms())
         return drawn[screen]
+
+    async def _closed(self, _request: Request, _error: Exception) -> Response:
+        return Response("the page is closed\n", 503)
 
     async def _static(self, request: Request) -> Response:
         path = request.url.path
@@ -305,10 +310,11 @@ def _local(address: str) -> str:
 
 async def _form(request: Request) -> dict[str, str]:
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            return {}
+    with suppress(ClientDisconnect):
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MOST_BYTES:
+                return {}
     return dict(parse_qsl(body.decode(errors="replace")))
 
 

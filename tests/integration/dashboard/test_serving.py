@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -157,6 +158,24 @@ def test_a_browser_that_reads_nothing_of_its_stream_is_not_read_or_drawn_for():
             eventually(lambda: asked)
             streamed(browser, "/events?screen=/queues&seen=0", 200)
             assert 200 <= len(asked) < 300
+
+
+def test_who_waits_for_a_screen_when_the_page_is_stopped_is_told(page, browser):
+    page.refresher.stop()
+    assert browser.get("/").status_code == 503
+
+
+def test_a_browser_that_leaves_amid_a_form_is_no_error():
+    async def leave() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def drop(_message: Any) -> None:
+        """Nobody is there."""
+
+    asked = {"type": "http", "method": "POST", "path": "/sign-in", "query_string": b""}
+    asked["headers"] = [(b"host", b"localhost")]
+    with served() as page:
+        asyncio.run(page.dashboard.app(asked, leave, drop))
 
 
 def test_any_number_of_filters_fills_no_memory(browser, page):
