@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import signal
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from leaderq.cli.output import say
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.observability.logging import configure
+
+_IS_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]", re.IGNORECASE).fullmatch
 
 
 def _as_address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -71,6 +73,10 @@ def dashboard(given: Given) -> None:
     """
     host, port = given.bind
     is_local = host == "localhost" or _is_loopback(host)
+    for name in given.host_names:
+        if not _IS_HOST(name):
+            remedy = "give it as browsers send it, in ASCII, without scheme, port and path"
+            raise ConfigurationError(f"--host-name: {name!r} is not the name of a host; {remedy}")
     if given.allow_actions and given.tokens is None:
         raise ConfigurationError("--allow-actions needs --tokens FILE: whoever acts signs in")
     if not is_local and not (given.tokens and given.host_names):
@@ -88,11 +94,12 @@ def dashboard(given: Given) -> None:
     from leaderq.dashboard.access import PageAccess, read_tokens
     from leaderq.dashboard.refresher import Refresher
     from leaderq.dashboard.screens import ScreenOptions
+    from leaderq.observability.http import listening_on
 
     tokens = read_tokens(given.tokens) if given.tokens else {}
     access = PageAccess(frozenset(map(str.lower, given.host_names)), tokens, is_local)
     options = ScreenOptions(given.allow_actions, given.show_payloads, given.every)
-    listener = _listening(host, port)
+    listener = listening_on(host, port, "--bind")
     with listener, connected(given) as session:
         configure("text", "warning")  # what was done, by whom; and that nothing can be read
         shown = f"[{host}]" if ":" in host else host
@@ -111,11 +118,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as exc:
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {exc}") from exc

@@ -104,6 +104,29 @@ def _probed(word: str, why_not: str | None) -> HttpReply:
     return HttpReply(503, f"not {word}: {why_not}\n")
 
 
+def listening_on(host: str, port: int, given_as: str) -> socket.socket:
+    """A socket that listens on ``host``, a name or an address; ``given_as``: the option that names
+    it. ``::`` listens for IPv4, too, where the system can.
+
+    :raises ConfigurationError: the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        host.encode("idna")  # what cannot be a name makes create_server leave a socket open
+        return socket.create_server(
+            (host, port),
+            family=family,
+            backlog=MOST_CONNECTIONS,
+            dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
+        )
+    except (OSError, UnicodeError) as exc:
+        why = (getattr(exc, "strerror", None) or str(exc)).partition(" (")[0]
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        what = f"{given_as}: {shown!r} cannot be listened on: {why}"
+        remedy = "choose a free port, and an address of this host"
+        raise ConfigurationError(f"{what}; {remedy}") from exc
+
+
 class HttpEndpoint:
     """Listens on ``address`` (``host:port``). Port 0 is replaced by a free port, in ``address`` as
     well.
@@ -113,19 +136,7 @@ class HttpEndpoint:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-        try:
-            self._listener = socket.create_server(
-                (host.strip("[]"), int(port)),
-                family=family,
-                backlog=MOST_CONNECTIONS,
-                dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
-            )
-        except OSError as exc:
-            why = (exc.strerror or str(exc)).partition(" (")[0]
-            what = f"http: {address!r} cannot be listened on: {why}"
-            remedy = "choose a free port, and an address of this host"
-            raise ConfigurationError(f"{what}; {remedy}") from exc
+        self._listener = listening_on(host.strip("[]"), int(port), "http")
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._routes: Routes = {}
         self._clients: dict[asyncio.Task[None], None] = {}  # the oldest first

@@ -332,10 +332,16 @@ def test_the_command_serves_what_is_in_zookeeper_and_tells_who_acted_until_it_is
         ("--allow-actions", "--allow-actions needs --tokens FILE"),
         ("--bind 0.0.0.0:0", "give --tokens FILE, for signing in, and --host-name NAME"),
         ("--tokens /absent", "tokens cannot be read from /absent"),
+        ("--host-name https://leaderq.example/", "'https://leaderq.example/' is not the name"),
+        ("--host-name leaderq.example:8443", "without scheme, port and path"),
+        (f"--bind 127.0.0.1:0 --host-name {'ü' * 70}", "is not the name of a host"),
+        ("--bind 127.0.0.999:80 --tokens {tokens} --host-name a", "cannot be listened on"),
+        (f"--bind {'ü' * 70}:80 --tokens {{tokens}} --host-name a", "cannot be listened on"),
     ],
 )
-def test_the_command_refuses_what_would_not_be_safe(options, said, capsys):
-    assert main(["dashboard", *options.split()]) == 2
+def test_the_command_refuses_what_would_not_be_safe_or_cannot_be(options, said, tmp_path, capsys):
+    (tmp_path / "tokens").write_text(f"alice {TOKENS['alice']}\n")
+    assert main(["dashboard", *options.format(tokens=tmp_path / "tokens").split()]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from leaderq.errors import ConfigurationError
 from leaderq.observability import http as endpoint_module
 from leaderq.observability.http import (
     MOST_BYTES,
@@ -108,6 +109,12 @@ def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
         with connected(endpoint) as slow:
             slow.sendall(b"GET / HTTP/1.1\r\n")
             assert slow.recv(1) == b""
+
+
+@pytest.mark.parametrize("host", ["ü" * 70, "a..b", "127.0.0.999"])
+def test_a_host_that_cannot_be_is_refused_with_a_remedy(host):
+    with pytest.raises(ConfigurationError, match=r"listened on: .*; choose a free port"):
+        HttpEndpoint(f"{host}:0")
 
 
 def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order():
