@@ -295,7 +295,7 @@ class InBackground:
 def _called(route: Route, path: str) -> HttpReply:
     try:
         return route()
-    except Exception:
+    except BaseException:  # SystemExit of a collector too: this thread serves all other requests
         log.exception("http route failed path=%s", path)
         return HttpReply(500, "500 this route failed; the log says why\n")
 

@@ -27,13 +27,18 @@ def broken() -> HttpReply:
     raise RuntimeError("boom")
 
 
+def leaving() -> HttpReply:
+    raise SystemExit
+
+
 @pytest.fixture
 def endpoint(monkeypatch) -> Iterator[HttpEndpoint]:
     """One that closes no connection because of its age."""
     monkeypatch.setattr(endpoint_module, "WITHIN_S", 600.0)
     with HttpEndpoint("127.0.0.1:0") as made:
         fine, big = (partial(HttpReply, 200, body) for body in ("fine\n", BIG))
-        made.start({"/ok": fine, "/broken": broken, "/big": big})
+        leaves = InBackground(leaving)
+        made.start({"/ok": fine, "/broken": broken, "/big": big, "/leaving": leaves})
         yield made
 
 
@@ -63,6 +68,7 @@ def test_it_answers_what_the_route_says_and_one_that_raises_is_answered_and_logg
     assert status == 500
     assert b"boom" not in body
     assert "http route failed path=/broken" in caplog.text
+    assert [asked(endpoint, "/leaving")[0] for _ in range(2)] == [500, 500]
     assert asked(endpoint) == (200, b"fine\n")
 
 
