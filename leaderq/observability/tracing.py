@@ -30,7 +30,7 @@ from operator import attrgetter
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.errors import MissingPiece, Reason
+from leaderq.errors import MissingPiece, Reason, told
 from leaderq.events import (
     CareerError,
     Event,
@@ -129,11 +129,11 @@ class Tracer:
         else:
             span = self.root(name, named | {UNLINKED: True}, kind=kind)
         try:
-            with self.trace.use_span(span):
+            with self.trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 try:
                     yield
                 except Exception as error:
-                    span.set_attribute("error.type", type(error).__qualname__)
+                    self.mark_failed(span, error)
                     self._remember(error)
                     raise
         finally:
@@ -150,6 +150,13 @@ class Tracer:
         kind = self.trace.SpanKind.PRODUCER
         with self._tracer.start_as_current_span(f"send {destination}", kind=kind, attributes=named):
             return self._carrier()
+
+    def mark_failed(self, span: Any, error: BaseException) -> None:
+        """Tell ``span`` of the error that ended its work; also of one whose text cannot be had."""
+        span.set_attribute("error.type", type(error).__qualname__)
+        span.set_status(self.trace.StatusCode.ERROR, told(error))
+        with suppress(Exception):  # the SDK asks for its text
+            span.record_exception(error)
 
     def _links(self, headers: Iterable[Headers]) -> list[Any]:
         """One link to each sender whose context is in the headers of a record."""
@@ -172,7 +179,9 @@ class Tracer:
         return carrier
 
     def _remember(self, error: BaseException | None) -> None:
-        while error is not None:
+        seen = set()  # an error may be its own cause
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
             with suppress(AttributeError, TypeError):  # an error with slots
                 setattr(error, _CARRIED, self._carrier())
             error = error.__cause__
@@ -365,12 +374,7 @@ class CandidateSpans:
     def _failed(self, event: CareerError) -> None:
         self._has_failed = True
         for span in filter(None, (self._stage, self._term)):
-            self._mark_failed(span, event.error)
-
-    def _mark_failed(self, span: Any, error: BaseException) -> None:
-        span.record_exception(error)
-        span.set_attribute("error.type", type(error).__qualname__)
-        span.set_status(self._tracer.trace.StatusCode.ERROR, str(error))
+            self._tracer.mark_failed(span, event.error)
 
     def _tell(self, event: Any) -> None:
         if self._term is not None:
@@ -412,7 +416,7 @@ class CandidateSpans:
         span, token, thread = found
         span.set_attribute("leaderq.outcome", event.outcome)
         if event.error is not None:
-            self._mark_failed(span, event.error)
+            self._tracer.mark_failed(span, event.error)
         span.end()
         if thread == primitives.get_ident():  # on an event loop the context is a copy
             self._tracer.context.detach(token)

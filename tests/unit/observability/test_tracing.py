@@ -223,12 +223,32 @@ def test_what_a_producer_loses_is_told_as_it_was_sent_without_the_context(spans:
     assert [one.request for one in lost] == [(b"k", b"v"), ["no record"]]
 
 
-def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans) -> None:
+class Untold(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_that_is_its_own_cause_or_has_no_text_leaves_the_handler_as_it_is(
+    spans: Spans,
+) -> None:
+    one, other = ValueError("no"), ValueError("because")
+    one.__cause__, other.__cause__ = other, one
+    for error in (one, Untold()):
+        with pytest.raises(ValueError) as raised, tracing.of_records([row(0)], a_term(1), "g", ()):
+            raise error
+        assert raised.value is error
+    assert tracing.carried_by(one) == tracing.carried_by(other) != {}
+    said = [span.status.description for span in spans("process")]
+    assert said == ["ValueError: no", "Untold, which cannot be told: RuntimeError"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), Untold()])
+def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans, error: Exception) -> None:
     events, who = EventBus(), ("c", "a", 7, "nightly", "2026-11-27T02:00")
     tracing.follow(events, *who[:2])
     events.publish(TickBegan(*who, 1, 2, 0.5))
     inside = trace.get_current_span().get_span_context()
-    events.publish(TickEnded(*who, "failed", 1.0, ValueError("no")))
+    events.publish(TickEnded(*who, "failed", 1.0, error))
     assert not trace.get_current_span().get_span_context().is_valid
     events.publish(TickEnded(*who[:-1], "earlier", "lost", 0.0, None))  # of an earlier leader
     (tick,) = spans("tick")
