@@ -119,7 +119,8 @@ def told(error: BaseException) -> str:
     error, *others = leaves(error)
     more = f" (and {len(others)} more)" if others else ""
     try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ") + more
+        text = " ".join(str(error).split())
+        return f"{type(error).__name__}: {text}".removesuffix(": ") + more
     except Exception as exc:  # noqa: BLE001 - an error of the user's, whose __str__ fails
         return f"{type(error).__name__}, which cannot be told: {type(exc).__name__}"
 

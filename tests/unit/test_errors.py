@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import leaderq
-from leaderq.errors import LeaderqError, Reason, leaves
+from leaderq.errors import LeaderqError, Reason, leaves, told
 from leaderq.kafka import Record
 
 GIVEN: dict[str, Any] = {
@@ -72,6 +72,12 @@ class Group(Exception):
 class Delegating(Exception):
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
+
+
+def test_an_error_of_many_lines_is_told_in_one():
+    error = ValueError("2 errors\r\n  name:\u2028 too long\n\n  age: below 0\n")
+    assert told(error) == "ValueError: 2 errors name: too long age: below 0"
+    assert told(ValueError("\n")) == "ValueError"
 
 
 def test_a_group_of_errors_that_is_in_itself_has_leaves_and_what_cannot_be_asked_is_no_group():
