@@ -4,6 +4,8 @@ harmless. Also defines the rows of tables.
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+from contextlib import suppress
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -30,9 +32,8 @@ def is_like(wanted: str, *texts: str) -> bool:
     """Whether ``wanted`` is a part of one of these texts, or a pattern (``team-*``) that one
     matches. Case does not matter.
     """
-    wanted = wanted.strip().lower()
-    pattern = wanted if set(wanted) & set("*?[") else f"*{wanted}*"
-    return any(fnmatchcase(one.lower(), pattern) for one in texts)
+    wanted, found = wanted.strip().lower(), [one.lower() for one in texts]
+    return any(wanted in one or fnmatchcase(one, wanted) for one in found)
 
 
 def duration(seconds: float) -> str:
@@ -64,7 +65,8 @@ def iso(at_ms: int | None) -> str | None:
 def local(at_ms: int | None) -> str | None:
     """``at_ms`` as local date and time; beyond the calendar, as milliseconds since the epoch."""
     if moment := _moment(at_ms):
-        return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+        with suppress(OverflowError):  # within a day of the end of the calendar
+            return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
     return None if at_ms is None else f"{at_ms} ms"
 
 
@@ -94,10 +96,8 @@ def brief(data: bytes) -> str:
     hexadecimal if it is not text.
     """
     is_long = len(data) > 4 * _WIDEST
-    try:
-        text = data[: 4 * _WIDEST].decode(errors="ignore" if is_long else "strict")
+    try:  # the last letter may be cut
+        text = getincrementaldecoder("utf-8")().decode(data[: 4 * _WIDEST], final=not is_long)
     except UnicodeDecodeError:
-        text = ""
-    if data and not text:
         return cut(f"(hexadecimal) {data[:_WIDEST].hex(' ')}", _WIDEST)
-    return cut(harmless(text), _WIDEST, is_longer=len(text) < len(data) // 4)
+    return cut(harmless(text), _WIDEST, is_longer=is_long)

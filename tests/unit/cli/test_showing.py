@@ -9,6 +9,7 @@ import signal
 import sys
 import termios
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.admin.text import brief, duration
+from leaderq.admin.text import brief, duration, is_like, local
 from leaderq.base import clock
 from leaderq.cli import ensemble
 from leaderq.cli.demo import stage
@@ -145,10 +146,32 @@ def test_a_line_that_is_no_item_says_why(line, said):
         (b"\xff\x00", "(hexadecimal) ff 00"),
         (b"x" * 61, "x" * 59 + "…"),
         (b"\xff" * 500, "(hexadecimal) " + "ff " * 15 + "…"),
+        (b"PK\x03\xff" * 500, "(hexadecimal) " + "50 4b 03 ff " * 3 + "50 4b 03 …"),
+        ("x\U0001f511".encode() * 60, "x\U0001f511" * 29 + "x…"),
+        ("\U0001f511".encode() * 60 + b"x", "\U0001f511" * 59 + "…"),
     ],
 )
 def test_an_item_is_shown_on_one_short_line_that_harms_no_terminal(data, shown):
     assert brief(data) == shown
+
+
+def test_a_moment_at_the_end_of_the_calendar_is_told_in_every_time_zone(monkeypatch):
+    """Many write the end of the year 9999 where they mean never."""
+    for zone in ("Etc/GMT-14", "Etc/GMT+12"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        said = local(253_402_300_799_000), local(0)
+        monkeypatch.undo()
+        time.tzset()
+        end = "9999-12-31 11:59:59" if "+" in zone else "253402300799000 ms"
+        assert (said[0], said[1][:4]) == (end, "1969" if "+" in zone else "1970")
+
+
+def test_a_filter_that_looks_like_a_pattern_is_also_a_part_of_a_name():
+    assert [is_like(one, "jobs [eu] 1?") for one in ("[EU]", "1?", "jobs [eu] 1?", "*u]*")] == [
+        True
+    ] * 4
+    assert not is_like("[xyz]", "jobs")
 
 
 def readable(fd: int) -> int:
