@@ -15,7 +15,7 @@ from leaderq.zookeeper import Session
 
 log = logging.getLogger(__name__)
 KEPT_FRAMES = 900
-"""The number of readings that are kept for plots: half an hour of looking."""
+"""The most readings that are kept for plots: half an hour of looking at the default pace."""
 _KEPT_MS = 3_600_000
 
 

@@ -32,12 +32,14 @@ class Stretch:
 
 
 def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Markup:
-    """Draw each term as a bar, the oldest first, and each time in which nobody led as a gap."""
-    since = stretches[0].began
+    """Draw each term as a bar, the oldest first, and each time in which nobody led as a gap. The
+    clocks of their hosts may differ.
+    """
+    since = min(at for one in stretches for at in (one.began, one.ended))
     span = max(until - since, 0.001)
 
     def x(at: float) -> float:
-        return round(100 * (at - since) / span, 3)
+        return round(min(100 * (at - since) / span, 100.0), 3)
 
     drawn, last = [], stretches[-1]
     now = [] if last.kind == "leads" else [replace(last, began=until)]
@@ -47,7 +49,7 @@ def time_axis(stretches: Sequence[Stretch], until: float, describes: str) -> Mar
             drawn.append(_bar(at, width, "gap", f"nobody led for {briefly(gap)}"))
     for one in stretches:
         at = x(one.began)
-        width = max(min(x(one.ended), 100.0) - at, _LEAST)
+        width = max(x(one.ended) - at, _LEAST)
         drawn.append(_bar(at, width, one.kind, one.title))
         if width > _LABELLED:
             middle = f"{at + width / 2:.3f}%"
@@ -61,9 +63,11 @@ def _bar(x: float, width: float, kind: str, title: str) -> Markup:
     return tag("rect", tag("title", title), class_=kind, **place)
 
 
-def line_plot(points: Sequence[tuple[int, float]], until_ms: int, describes: str) -> Markup:
+def line_plot(
+    points: Sequence[tuple[int, float]], until_ms: int, describes: str, every_s: float = 2.0
+) -> Markup:
     """Plot a value over time; each point is milliseconds since the epoch and a value. The line is
-    broken where nobody looked.
+    broken where nobody looked: who looks reads every ``every_s``.
     """
     if len(points) < 2:
         return tag("p", "A plot begins with the next reading.", class_="faint")
@@ -72,7 +76,7 @@ def line_plot(points: Sequence[tuple[int, float]], until_ms: int, describes: str
     lines: list[list[str]] = [[]]
     former = since
     for at, value in points:
-        if at - former > _BROKEN_MS:
+        if at - former > max(_BROKEN_MS, 2500 * every_s):
             lines.append([])
         lines[-1].append(f"{1000 * (at - since) / span:.1f},{95 - value * scale:.1f}")
         former = at

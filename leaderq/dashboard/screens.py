@@ -155,7 +155,7 @@ def _career(look: _Look) -> Iterable[Markup]:
     yield _section("terms", "Terms", _terms(view, now_ms))
     if state.drain is not None:
         lags = snapshot.lags(screen.subject)
-        lag = line_plot(lags, now_ms, "the lag over time")
+        lag = line_plot(lags, now_ms, "the lag over time", options.every_s)
         yield _section("lag", "Lag while somebody looked", lag)
     candidates = told.candidate_rows(view, now_ms)
     yield _table("candidates", "Candidates", candidates, "No candidate stands.")
@@ -217,7 +217,7 @@ def _queue(look: _Look) -> Iterable[Markup]:
         return
     yield _facts(_without_first(queue_row(state, now_ms)))
     depths = snapshot.depths(screen.subject)
-    plot = line_plot(depths, now_ms, "the depth over time")
+    plot = line_plot(depths, now_ms, "the depth over time", options.every_s)
     yield _section("depth", "Depth while somebody looked", plot)
     if contents is None:
         return

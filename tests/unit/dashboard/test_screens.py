@@ -140,11 +140,14 @@ def test_a_line_is_broken_where_nobody_looked_and_stays_within_its_plot() -> Non
     assert len(lines) == 2
     assert all(0 <= x <= 1000 and 0 <= y <= 100 for x, y in places)
     assert "now 3, highest 9" in plot.text
+    slow = Texts(line_plot([(0, 5.0), (60_000, 9.0), (120_000, 0.0)], 120_000, "depth", 60.0))
+    assert [name for name, _ in slow.elements].count("polyline") == 1
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=2, max_size=11), st.floats(0, 100))
-def test_terms_of_any_length_are_on_the_axis(moments: list[float], later: float) -> None:
-    moments.sort()
+def test_terms_of_any_length_and_of_hosts_whose_clocks_differ_are_on_the_axis(
+    moments: list[float], later: float
+) -> None:
     stretches = [Stretch(began, ended, "1", "clean", "") for began, ended in pairwise(moments)]
     axis = Texts(time_axis(stretches, moments[-1] + later, "terms"))
     for name, had in axis.elements:
