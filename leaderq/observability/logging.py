@@ -20,6 +20,7 @@ from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
 from logging import DEBUG, ERROR, WARNING
+from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -143,7 +144,15 @@ class JsonFormatter(logging.Formatter):
         error = self.formatException(record.exc_info) if record.exc_info else ""
         if attached := "\n".join(filter(None, [error, record.stack_info])):
             line["traceback"] = attached
-        return json.dumps(line, default=str, ensure_ascii=False)
+        try:
+            return json.dumps(line, default=str, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):  # NaN, a key that is no text, a ring
+            line = {str(key): one if _is_plain(one) else repr(one) for key, one in line.items()}
+            return json.dumps(line, ensure_ascii=False)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | None) or (isinstance(value, float) and isfinite(value))
 
 
 def message(event: Event) -> str:

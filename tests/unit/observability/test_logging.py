@@ -110,6 +110,22 @@ def test_an_error_of_the_career_is_logged_with_the_traceback_of_its_code(capsys,
         assert 'term=1 stage=execution error="ZeroDivisionError: division by zero"' in said
 
 
+def test_a_line_of_json_has_every_value_whatever_it_is(capsys):
+    configure("json", "info")
+    ring: list[Any] = []
+    ring.append(ring)
+    values = {"a": float("nan"), "b": {(1, 2): 3}, "c": ring, "d": 7, "e": 0.5}
+    logging.getLogger("mine").warning("said", extra=values)
+    (line,) = written(capsys).splitlines()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    found = json.loads(line, parse_constant=refuse)
+    assert (found["message"], found["a"], found["b"]) == ("said", "nan", "{(1, 2): 3}")
+    assert (found["c"], found["d"], found["e"]) == ("[[...]]", 7, 0.5)
+
+
 def test_a_stage_that_noticed_the_end_of_its_term_is_no_traceback(capsys):
     event = CareerError("c", "a", 1, "execution", Deposed(term=1, reason=Reason.LEASE))
     assert "Traceback" not in logged(capsys, event, "text")
