@@ -41,6 +41,7 @@ from leaderq.threads.service import Service
 log = logging.getLogger("leaderq.events")
 MOST_LINES = 10_000  # that may wait; later ones are dropped and counted
 FLUSH_S = 1.0
+_FULL_S = 0.01
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _OURS = str(Path(__file__).parents[1])
@@ -280,4 +281,7 @@ class BackgroundHandler(logging.Handler):
         # Past the stream and its lock, which the end of the interpreter would wait for.
         rest = text.encode(errors="backslashreplace")
         while rest:
-            rest = rest[os.write(number, rest) :]
+            try:
+                rest = rest[os.write(number, rest) :]
+            except BlockingIOError:  # another process that shares the pipe made it non-blocking
+                clock.sleep(_FULL_S)

@@ -18,6 +18,7 @@ from leaderq.errors import ConfigurationError, Deposed
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import BackgroundHandler, configure, log_events, message
 from leaderq.term import Reason
+from leaderq.testing import eventually
 
 SAMPLES: dict[str, Any] = {
     "str": "x",
@@ -184,6 +185,27 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_program_nor_its_end():
         assert process.stdout is not None
         assert process.stdout.readline() == b"done\n"
         assert process.wait(60) == 0
+
+
+def test_a_pipe_that_somebody_made_non_blocking_loses_no_lines():
+    """The file behind standard error is shared with other processes, and so is this flag."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    log, came = logging.Logger("test"), bytearray()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb", 0) as reader:
+        log.addHandler(handler := BackgroundHandler(stream))
+        lines = [f"{number} {'x' * 100}" for number in range(2000)]
+        for line in lines:
+            log.info(line)
+        handler.flush()  # as far as the pipe takes them
+
+        def are_all_there() -> bool:
+            came.extend(reader.read(1 << 16) or b"")
+            return came.decode().splitlines() == lines
+
+        eventually(are_all_there)
+        handler.close()
 
 
 def test_a_forked_child_logs_too():
