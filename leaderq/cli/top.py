@@ -43,7 +43,8 @@ def top(given: Given) -> None:
         from leaderq.cli.top_screen import TopApp
     except ImportError as error:
         raise MissingPiece("top needs textual; run: pip install 'leaderq[top]'") from error
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # a standard input that is closed is None
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigurationError("top needs a terminal; leaderq status --json is for programs")
     with connected(given) as session:
         root = given.settings.root

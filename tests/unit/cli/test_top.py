@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from leaderq.admin.actions import Action, Deed
 from leaderq.admin.careers import CareerState, career_row, condition_of
 from leaderq.admin.queue_states import Listing, QueueState, queue_row
 from leaderq.admin.snapshot import PageSnapshot
+from leaderq.cli import main
 from leaderq.cli.top_rows import (
     CAREER_COLUMNS,
     QUEUE_COLUMNS,
@@ -115,6 +117,12 @@ def test_a_summary_says_that_a_reading_failed_and_events_are_told_the_newest_fir
         "idle: anna@desk asked for pause: bank closed",
         "lost: term 5 ended, failed: no disk",
     ]
+
+
+def test_without_an_input_it_says_that_it_needs_a_terminal(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as after <&-
+    assert main(["top"]) == 2
+    assert "top needs a terminal" in capsys.readouterr().err
 
 
 def test_one_career_is_shown_in_full() -> None:
