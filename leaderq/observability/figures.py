@@ -59,11 +59,13 @@ def offer_figures(
 ) -> None:
     """Offer the figures of ``owner``: while it lives, each scrape calls ``read(owner)``.
 
-    ``name`` is the value of the label. If several owners have one name, their figures are added up.
-    ``read`` must be fast, so it asks no server. Figures that no metric uses are ignored; an owner
-    whose ``read`` raises is left out.
+    ``name`` is the value of the label; what UTF-8 cannot encode is replaced. If several owners have
+    one name, their figures are added up. ``read`` must be fast, so it asks no server. Figures that
+    no metric uses are ignored; an owner whose ``read`` raises, or returns something else, is left
+    out.
     """
     global _offers, _most
+    name = name.encode(errors="replace").decode()  # one bad label would spoil a whole scrape
     with _offering:
         _offers.append((source, name, weakref.ref(owner), read))
         if len(_offers) > _most:
@@ -78,7 +80,7 @@ def read_figures() -> dict[tuple[FigureSource, str], Figures]:
         owner = reference()
         if owner is not None:
             try:
-                figures = read(owner)
+                figures = {what: float(value) for what, value in read(owner).items()}
             except Exception:
                 log.exception("figures cannot be read %s=%s", source.value, name)
             else:

@@ -170,6 +170,13 @@ def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path)
         assert [value("state", state=one) for one in ("direct", "blocked")] == [1, 0]
 
 
+def test_what_cannot_be_served_of_one_owner_takes_nothing_from_the_others(scraped):
+    owner = type("Owner", (), {})()
+    for name, offered in {"a": {"accepted": None}, "b": None, "c\ud800": {"accepted": 2}}.items():
+        offer_figures(FigureSource.PRODUCER, name, owner, lambda _, offered=offered: offered)
+    assert 'leaderq_producer_accepted_requests_total{producer="c?"} 2.0' in scraped.text()
+
+
 def test_a_drain_tells_how_old_records_were_and_for_how_long_they_held_it_up(monkeypatch):
     drain, now = DrainFigures(), {"s": 100.0}
     monkeypatch.setattr(clock, "now_s", lambda: now["s"])
