@@ -15,12 +15,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, cast
-from urllib.parse import unquote
 
 from leaderq.admin.dyno_queues import DYNO, DynoAdmin, DynoContents
 from leaderq.admin.text import Row, Toned, duration
 from leaderq.base import clock
-from leaderq.dyno.layout import PARTS, DynoPaths
+from leaderq.dyno.layout import PARTS, SHARD_PARTS, DynoPaths
 from leaderq.errors import ConfigurationError, CorruptItem, NoNode, NoPermission
 from leaderq.queues.admin import Browsed, DeadItem, QueueAdmin, QueueContents
 from leaderq.queues.admin.contents import DEAD, META
@@ -142,7 +141,10 @@ class QueueStates:
         for pattern in self._patterns:
             if pattern.endswith("/"):
                 parent = pattern.removesuffix("/") or "/"
-                found += self._below(parent, children_of(self._session, parent))
+                try:
+                    found += self._below(parent, children_of(self._session, parent))
+                except NoPermission:
+                    found.append(parent)  # its row says so
         return list(dict.fromkeys(found))
 
     def _below(self, parent: str, names: Sequence[str]) -> Iterator[str]:
@@ -171,12 +173,14 @@ class QueueStates:
 
     def _shards(self, paths: Sequence[str]) -> dict[str, list[list[Stat]]]:
         """For each Dyno queue and each of its shards, the znodes whose children are counted:
-        messages, claims, rests, dead letters.
+        messages, claims, rests, dead letters. The names of shards are taken as they are: somebody
+        else may have made one.
         """
-        names = self._all([GetChildren(DynoPaths(path).shards) for path in paths])
+        shards = [DynoPaths(path).shards for path in paths]
+        names = self._all([GetChildren(one) for one in shards])
         parents = {
-            path: [DynoPaths(path).shard(shard).parents for shard in map(unquote, found)]
-            for path, found in zip(paths, names, strict=True)
+            path: [[f"{base}/{one}/{part}" for part in SHARD_PARTS] for one in found]
+            for path, base, found in zip(paths, shards, names, strict=True)
             if isinstance(found, list)
         }
         reads = [GetData(one) for each in parents.values() for four in each for one in four]

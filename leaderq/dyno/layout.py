@@ -21,6 +21,8 @@ MAX_ID_BYTES = 200
 IDS, RESTS, MESSAGES = "ids", "rests", "messages"
 PARTS = frozenset({"shards", IDS, "windows", "members", "pushes"})
 """What lies below the root of a queue."""
+SHARD_PARTS = (MESSAGES, "claims", RESTS, "dead")
+"""What must exist below a shard before it is used."""
 _NAME = re.compile(r"(\d\d)-(\d{13})-([0-9a-f]{8})-(\d{10})", re.ASCII).fullmatch
 _REST = re.compile(r"(\d{13})-(\d{1,10})-(\d\d-\d{13}-[0-9a-f]{8}-\d{10})", re.ASCII).fullmatch
 
@@ -105,7 +107,7 @@ class ShardPaths:
         self.claims = f"{base}/claims"
         self.rests = f"{base}/{RESTS}"
         self.dead = f"{base}/dead"
-        self.parents = (self.messages, self.claims, self.rests, self.dead)
+        self.parents = tuple(f"{base}/{part}" for part in SHARD_PARTS)
 
     def message(self, name: str) -> str:
         return f"{self.messages}/{name}"
