@@ -54,8 +54,8 @@ def read_tokens(path: Path) -> dict[str, str]:
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        name, _, token = line.strip().partition(" ")
-        token, is_new = token.strip(), name not in tokens and token.strip() not in tokens.values()
+        name, token = [*line.strip().split(maxsplit=1), ""][:2]
+        is_new = name not in tokens and token not in tokens.values()
         if not (_NAME(name) and is_new and len(token) >= _LEAST_TOKEN):
             remedy = f"write NAME TOKEN, each once, the token of {_LEAST_TOKEN} letters or more"
             raise ConfigurationError(f"line {number} of {path} is not a user's; {remedy}")

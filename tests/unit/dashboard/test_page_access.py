@@ -71,8 +71,8 @@ def test_an_action_is_confirmed_once_and_soon(at: list[float]) -> None:
 
 def test_tokens_are_read_and_a_bad_line_is_named_without_its_token(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    path.write_text(f"# who may act\n\nalice {TOKEN}\nbob   {'b' * 16}\n")
-    assert read_tokens(path) == {"alice": TOKEN, "bob": "b" * 16}
+    path.write_text(f"# who may act\n\nalice {TOKEN}\nbob   {'b' * 16}\r\neve\t {'e' * 16} 1\n")
+    assert read_tokens(path) == {"alice": TOKEN, "bob": "b" * 16, "eve": "e" * 16 + " 1"}
     path.write_text(f"\ufeffalice {TOKEN}\n")  # as Notepad saves it
     assert read_tokens(path) == {"alice": TOKEN}
     for bad in ("alice", "alice short", f"al:ice {TOKEN}", f"bob {TOKEN}\nbob {'c' * 16}", "#"):
