@@ -119,7 +119,9 @@ def test_a_summary_says_that_a_reading_failed_and_events_are_told_the_newest_fir
     ]
 
 
-def test_without_an_input_it_says_that_it_needs_a_terminal(monkeypatch, capsys) -> None:
+def test_without_an_input_it_says_that_it_needs_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", None)  # as after <&-
     assert main(["top"]) == 2
     assert "top needs a terminal" in capsys.readouterr().err
