@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from leaderq.base.arguments import is_text
 
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
@@ -21,6 +23,7 @@ _LONGEST_NAME = 200
 _SECONDS = "write seconds as a plain number, like 10 or 0.5"
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]")
+_PORT = re.compile(r"0*[0-9]{1,5}")
 _HIGHEST_PORT = 65535
 LOOPBACK = "127.0.0.1"
 
@@ -63,7 +66,7 @@ def _number(least: float, most: float, metavar: str, unit: str, remedy: str) -> 
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidValue("is not a number", remedy)
-        if not math.isfinite(value):
+        if value != value or value in (math.inf, -math.inf):  # isfinite fails on a huge int
             raise InvalidValue("is not a finite number", remedy)
         return float(_within(value, least, most, unit))
 
@@ -124,7 +127,7 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
         if "," in path:
             behind = "write the chroot once, behind the last address: host1:2181,host2:2181/path"
             raise InvalidValue("has a path before the last address", behind)
-        if path not in {"", "/"} and {"", ".", ".."} & set(path[1:].split("/")):
+        if path not in {"", "/"} and not _are_elements(path[1:].split("/")):
             elements = "write names separated by single '/', like /production"
             raise InvalidValue(f"has no usable chroot in {path!r}", elements)
         parts = [part.strip() for part in hosts.split(",")]
@@ -144,11 +147,9 @@ def _listening(value: Any) -> str:
     if text.isascii() and text.isdigit():
         text = f"{LOOPBACK}:{text}"
     remedy = "write a port, for this host only, or host:port, like 0.0.0.0:8080 for everybody"
-    if text.endswith(":0"):  # any free port
-        return _normal_address(text[:-1] + "1", 0, remedy)[:-1] + "0"
     if "," in text or "/" in text or not text.rpartition(":")[2].isdigit():
         raise InvalidValue("is not one address with a port", remedy)
-    return _normal_address(text, 0, remedy)
+    return _normal_address(text, 0, remedy, least=0)  # 0: any free port
 
 
 def _text(value: Any) -> str:
@@ -160,6 +161,12 @@ def _text(value: Any) -> str:
 def _not_empty(value: Any) -> str:
     if not _text(value):
         raise InvalidValue("is empty", "leave the setting out to have its default")
+    return str(value)
+
+
+def _secret(value: Any) -> str:
+    if not is_text(_not_empty(value)):
+        raise InvalidValue("is not UTF-8 text", "write it in UTF-8")
     return str(value)
 
 
@@ -179,11 +186,16 @@ def _name(value: Any) -> str:
     return str(value)
 
 
+def _are_elements(names: Sequence[str]) -> bool:
+    """Whether each of ``names`` can be an element of a znode path."""
+    return all(name not in {"", ".", ".."} and name.isprintable() for name in names)
+
+
 def _znode_path(value: Any) -> str:
     elements = _text(value).split("/")
     if elements[0] or len(elements) < 2:
         raise InvalidValue("is not an absolute znode path", "begin it with '/', like /leaderq")
-    if any(element in {"", ".", ".."} or not element.isprintable() for element in elements[1:]):
+    if not _are_elements(elements[1:]):
         rule = "none of them empty, '.' or '..', like /leaderq"
         raise InvalidValue("is not a znode path", f"write names separated by single '/', {rule}")
     if elements[1] == "zookeeper":
@@ -224,7 +236,7 @@ def _within(value: Any, least: float, most: float, unit: str = "") -> Any:
     return value
 
 
-def _normal_address(part: str, default_port: int, remedy: str) -> str:
+def _normal_address(part: str, default_port: int, remedy: str, *, least: int = 1) -> str:
     if part.startswith("["):
         host, bracket, rest = part.partition("]")
         host += bracket
@@ -239,8 +251,8 @@ def _normal_address(part: str, default_port: int, remedy: str) -> str:
         port = port if colon else str(default_port)
     if not well_formed:
         raise InvalidValue(f"has no usable host name in {part!r}", remedy)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) <= _HIGHEST_PORT):
-        bounds = f"a port is a number from 1 to {_HIGHEST_PORT}"
+    if not (_PORT.fullmatch(port) and least <= int(port) <= _HIGHEST_PORT):
+        bounds = f"a port is a number from {least} to {_HIGHEST_PORT}"
         raise InvalidValue(f"has no usable port in {part!r}", f"{bounds}; {remedy}")
     return f"{host}:{int(port)}"
 
@@ -249,6 +261,6 @@ SWITCH = ValueKind("", _switch, _switch_from_text, {"type": "boolean"})
 ZNODE_PATH = ValueKind("PATH", _znode_path)  # absolute, and not the root
 NAME = ValueKind("NAME", _name)  # can be one element of a znode path
 TEXT = ValueKind("TEXT", _printable)  # one line of printable text, not empty
-SECRET = ValueKind("SECRET", _not_empty)  # text that is never shown
+SECRET = ValueKind("SECRET", _secret)  # text that is never shown
 LISTENING = ValueKind("[HOST:]PORT", _listening)
 FILE = ValueKind("FILE", _path)  # loading the settings checks whether it can be read
