@@ -210,6 +210,14 @@ def _path(value: Any) -> Path:
     return Path(value)
 
 
+def expanded(path: str | Path) -> Path:
+    """``path`` with the home folder of a user in place of ``~`` or ``~user``."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise InvalidValue("begins with a home that is not known", "write the whole path") from exc
+
+
 def _switch(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue("is neither on nor off", "write true or false, without quotes")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.config.kinds import InvalidValue
+from leaderq.config.kinds import InvalidValue, expanded
 from leaderq.config.own_options import from_variables
 from leaderq.config.settings import BY_NAME, DEFAULT, PREFIX, TABLE, Row, Settings
 from leaderq.errors import ConfigurationError
@@ -173,10 +173,10 @@ def _value(row: Row, layer: Layer, key: str, read_secret: ReadText) -> Any:
     if key != row.name:
         if not isinstance(raw, str):
             raise InvalidValue("is not the path of a file", "write it in quotes")
-        return row.kind.check(read_secret(layer.folder / Path(raw).expanduser()))
+        return row.kind.check(read_secret(layer.folder / expanded(raw)))
     is_text = layer.as_text and isinstance(raw, str)
     value = row.kind.check(row.kind.from_text(raw) if is_text else raw)
-    return layer.folder / value.expanduser() if isinstance(value, Path) else value
+    return layer.folder / expanded(value) if isinstance(value, Path) else value
 
 
 def _unknown_keys(layer: Layer) -> list[str]:
@@ -357,12 +357,10 @@ def load(
     """
     environ = os.environ if environ is None else environ
     folder = folder or current_folder()
-    chosen = config or environ.get(CONFIG_VARIABLE)
-    file = folder / Path(chosen or FILE_NAME).expanduser()
-    path = file if chosen or file.exists() else None
+    chosen = (environ.get(CONFIG_VARIABLE) or None) if config is None else config
+    path, document, problems = _read_file(chosen, folder)
     variables = from_environment(environ, folder)
     own = [variables, from_flags(flags or {}, folder)]
-    document, problems = _read_toml(path)
     names = [one.get("career") for one in (own[1].values, own[0].values, document)]
     name = next((name for name in names if isinstance(name, str)), career)
     careers = _careers(document, path, problems)
@@ -433,15 +431,22 @@ def _file_layers(
     yield from_file(careers.get(str(career), {}), path, f"{_CAREERS}.{career}", (_CLASS, _OPTIONS))
 
 
-def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
-    """Return the tables of the file, and what is wrong: a mistake with its line and column, or why
-    the file cannot be read.
+def _read_file(
+    chosen: str | Path | None, folder: Path
+) -> tuple[Path | None, dict[str, Any], list[str]]:
+    """Return the path of the file, its tables, and what is wrong: a mistake with its line and
+    column, or why the file cannot be read. The path is ``None`` if no file was chosen and there is
+    no leaderq.toml.
     """
-    if path is None:
-        return {}, []
+    path = Path(FILE_NAME if chosen is None else chosen)
     try:
-        return parsed_toml(path.read_bytes().decode("utf-8-sig")), []
+        path = folder / expanded(path)
+        return path, parsed_toml(path.read_bytes().decode("utf-8-sig")), []
+    except InvalidValue as exc:
+        why = str(exc)
     except OSError as exc:
+        if chosen is None and isinstance(exc, FileNotFoundError):
+            return None, {}, []
         why = f"cannot be read: {_reason(exc)}; name another with --config"
     except UnicodeDecodeError as exc:
         why = f"is not UTF-8 text (byte {exc.start}); save it as UTF-8"
@@ -450,7 +455,9 @@ def _read_toml(path: Path | None) -> tuple[dict[str, Any], list[str]]:
         if "end of document" in str(exc):
             remedy = "a bracket or a quote is still open, perhaps lines above"
         why = f"is not TOML: {exc}; {remedy}"
-    return {}, [f"configuration file {str(path)!r} {why}"]
+    except RecursionError:
+        why = "is not usable TOML: its values are nested too deeply; correct it"
+    return path, {}, [f"configuration file {str(path)!r} {why}"]
 
 
 def parsed_toml(text: str) -> dict[str, Any]:
@@ -474,6 +481,8 @@ def _read_secret(path: Path) -> str:
         raise InvalidValue(f"cannot be read: {_reason(exc)}", remedy) from exc
     except UnicodeDecodeError as exc:
         raise InvalidValue("is not UTF-8 text", "save the secret as one line of UTF-8") from exc
+    except ValueError as exc:  # it has a NUL
+        raise InvalidValue("is not a file name", "write the path of a file") from exc
     if not text or "\n" in text:
         raise InvalidValue("does not hold exactly one line", "save the secret as one line")
     return text

@@ -93,6 +93,8 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
         ("[careers]\na = 1", "careers", " is not a set of tables"),
         ("[careers.a]\ncareer = 'b'", "career in [careers.a]", " would rename"),
         ("kafka_password_file = 3", "kafka_password_file", ": 3 is not the path of a file"),
+        ('kafka_password_file = "a\\u0000"', "kafka_password_file", ": 'a\\x00' is not a file name"),
+        ("log_config = '~nosuchuser/a'", "log_config", ": '~nosuchuser/a' begins with a home that"),
     ],
 )
 def test_an_unfit_file_is_refused_with_value_place_and_remedy(tmp_path, toml, what, why):
@@ -209,6 +211,7 @@ def test_an_unusable_file_of_a_secret_is_named(tmp_path, content, why):
         (b"a = 1\na = 2\n", "line 2"),
         (b"a = [\n", "a bracket or a quote is still open"),
         (b"a = '\xff'", "is not UTF-8 text (byte 5)"),
+        (b"a = " + b"[" * 3000, "its values are nested too deeply"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_line(tmp_path, content, why):
@@ -216,6 +219,16 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path, content, why):
     (said,) = problems(tmp_path)
     assert str(tmp_path / "leaderq.toml") in said
     assert why in said
+
+
+def test_a_file_that_is_chosen_or_there_is_never_ignored(tmp_path):
+    (tmp_path / "leaderq.toml").symlink_to("leaderq.toml")  # as unreadable as in a closed folder
+    for config, said in (
+        (None, f"{str(tmp_path / 'leaderq.toml')!r} cannot be read: "),
+        ("", f"{str(tmp_path)!r} cannot be read: Is a directory; name another with --config"),
+        ("~nosuchuser/a", "'~nosuchuser/a' begins with a home that is not known"),
+    ):
+        assert f"configuration file {said}" in problems(tmp_path, config=config)[0]
 
 
 def test_certificates_that_cannot_be_read_are_named_with_their_place(tmp_path):
