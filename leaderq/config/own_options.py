@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from leaderq.config.kinds import SWITCH, InvalidValue
+from leaderq.config.kinds import SWITCH, InvalidValue, expanded
 from leaderq.errors import ConfigurationError, told
 
 log = logging.getLogger(__name__)
@@ -55,11 +55,8 @@ def made_options(kind: Any, values: Mapping[str, Any], career: str) -> Any:
         them.
     """
     table = f"[careers.{career}.options]"
-    if not (isinstance(kind, type) and is_dataclass(kind)):
-        what = f"Options of career {career!r} is {kind!r:.100}"
-        raise ConfigurationError(f"{what}, not a dataclass; put @dataclass above it")
-    known = {one.name: one for one in fields(kind) if one.init}
-    hints, problems, given, asked = get_type_hints(kind), [], {}, set()
+    known, hints = _declared(kind, career)
+    problems, given, asked = [], {}, set()
     for key, value in values.items():
         is_text = isinstance(value, VariableText)
         place = f"{VARIABLES}{key.upper()}" if is_text else f"{key} of {table}"
@@ -86,8 +83,24 @@ def made_options(kind: Any, values: Mapping[str, Any], career: str) -> Any:
         raise ConfigurationError(*problems)
     try:
         return kind(**given)
-    except (ValueError, TypeError) as error:  # of its __post_init__
+    except Exception as error:  # of its __post_init__
         raise ConfigurationError(f"{table}: {told(error)}; correct it there") from error
+
+
+def _declared(kind: Any, career: str) -> tuple[dict[str, Field[Any]], dict[str, Any]]:
+    """Return the fields of ``kind`` that can be given, and the types of all.
+
+    :raises ConfigurationError: it is not a dataclass, or a type is not known.
+    """
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        what = f"Options of career {career!r} is {kind!r:.100}"
+        raise ConfigurationError(f"{what}, not a dataclass; put @dataclass above it")
+    try:
+        hints = get_type_hints(kind)
+    except Exception as error:  # such as a name that is imported for type checkers only
+        what = f"the types of Options of career {career!r} are not known: {told(error)}"
+        raise ConfigurationError(f"{what}; import what they name at the top of its module") from error
+    return {one.name: one for one in fields(kind) if one.init}, hints
 
 
 def _converted(kind: Any, value: Any) -> Any:
@@ -104,15 +117,19 @@ def _converted(kind: Any, value: Any) -> Any:
     return _single(origin or kind, value)
 
 
-def options_schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of the values that ``made_options`` accepts from a file."""
-    hints, known = get_type_hints(kind), [one for one in fields(kind) if one.init]
+def options_schema(kind: type, career: str) -> dict[str, Any]:
+    """The JSON Schema of the values that ``made_options`` accepts from a file; raises
+    ``ConfigurationError`` where that does for any values.
+    """
+    known, hints = _declared(kind, career)
     required = [
-        one.name for one in known if one.default is MISSING and one.default_factory is MISSING
+        name
+        for name, one in known.items()
+        if one.default is MISSING and one.default_factory is MISSING
     ]
     return {
         "type": "object",
-        "properties": {one.name: _schema(hints[one.name]) for one in known},
+        "properties": {name: _schema(hints[name]) for name in known},
         "additionalProperties": False,
         "required": required,
     }
@@ -123,7 +140,11 @@ def _schema(kind: Any) -> dict[str, Any]:
     if origin in (Union, UnionType):
         return {"anyOf": [_schema(each) for each in inner if each is not NoneType]}
     if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
-        return {"enum": [str(getattr(one, "value", one)) for one in inner or kind]}
+        values = [getattr(one, "value", one) for one in inner or kind]
+        return {"enum": [*map(str, values), *(one for one in values if isinstance(one, int | float))]}
+    if _is_fixed(origin, inner):
+        items = [_schema(each) for each in inner]
+        return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}
     if (origin or kind) in _LISTS:
         return {"type": "array", "items": _schema(inner[0] if inner else Any)}
     return dict(_SCHEMAS.get(origin or kind, {}))
@@ -151,8 +172,16 @@ def _several(kind: Any, inner: Sequence[Any], value: Any) -> Any:
         value = [VariableText(part.strip()) for part in value.split(",")]
     if not isinstance(value, list):
         raise InvalidValue("is not a list", "write [ ] around it")
-    found = [_converted(inner[0] if inner else Any, one) for one in value]
+    kinds = inner if _is_fixed(kind, inner) else (inner[:1] or (Any,)) * len(value)
+    if len(kinds) != len(value):
+        raise InvalidValue(f"has {len(value)} elements", f"write {len(kinds)}")
+    found = [_converted(*each) for each in zip(kinds, value, strict=True)]
     return found if kind in (list, Sequence) else kind(found)
+
+
+def _is_fixed(kind: Any, inner: Sequence[Any]) -> bool:
+    """Whether the type is a tuple with a type for each element, not ``tuple[kind, ...]``."""
+    return kind is tuple and bool(inner) and inner[-1] is not Ellipsis
 
 
 def _single(kind: Any, value: Any) -> Any:
@@ -165,9 +194,12 @@ def _single(kind: Any, value: Any) -> Any:
         except ValueError:
             raise InvalidValue("is not a number", f"write one for {name}") from None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidValue("is too large", "write a smaller number") from None
     if kind is Path and isinstance(value, str):
-        return Path(value).expanduser()
+        return expanded(value)
     if kind is str and is_text:
         return str(value)
     if not isinstance(kind, type):

@@ -18,9 +18,14 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors of TO
 def schema(options: Mapping[str, type | None]) -> dict[str, Any]:
     """Return the schema. ``options`` maps the name of a career to its dataclass ``Options``, or
     ``None``.
+
+    :raises ConfigurationError: such a class cannot be used.
     """
     settings = {key: found for row in TABLE for key, found in _keys(row).items()}
-    named = {name: _career(settings, kind) for name, kind in options.items()}
+    named = {
+        name: _career(settings, None if kind is None else options_schema(kind, name))
+        for name, kind in options.items()
+    }
     careers = {
         "type": "object",
         "description": "settings of one career, by its name",
@@ -47,8 +52,8 @@ def _keys(row: Row) -> dict[str, Any]:
     return found
 
 
-def _career(settings: Mapping[str, Any], options: type | None) -> dict[str, Any]:
+def _career(settings: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
     own = {key: found for key, found in settings.items() if key != "career"}
     own["class"] = {"type": "string", "description": "what leaderq run --all runs: module:Class"}
-    own["options"] = {"type": "object"} if options is None else options_schema(options)
+    own["options"] = options or {"type": "object"}
     return {"type": "object", "properties": own, "additionalProperties": False}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +10,8 @@ import pytest
 
 from leaderq import LeaderCareer
 from leaderq.config import Settings, load
+from leaderq.config.own_options import made_options
+from leaderq.config.schema import schema
 from leaderq.errors import ConfigurationError
 from leaderq.testing import drive
 
@@ -33,10 +35,11 @@ class Options:
     rest: Any = None
     Loud: str = ""
     sums: dict[str, int] = field(default_factory=dict)
+    pair: tuple[str, int] = ("", 0)
+    level: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
-        if self.count == 13:
-            raise ValueError("13 is unlucky")
+        assert self.count != 13, "13 is unlucky"
 
 
 class Job(LeaderCareer):
@@ -59,9 +62,12 @@ def test_values_of_a_file_have_the_types_of_the_fields(tmp_path):
     toml = (
         'folder = "/a"\ncount = 2\nevery_s = 3\ndry = true\nmode = "safe"\ncolor = "blue"\n'
         'names = ["x", "y"]\nsizes = [1, 2]\nlimit = 5\nrest = { deep = 1 }\n'
+        'pair = ["x", 1]\nlevel = 2\n'
     )
     assert taken(tmp_path, toml) == Options(
-        *(Path("/a"), 2, 3.0, True, "safe", Color.BLUE, ("x", "y"), [1, 2], 5, {"deep": 1})
+        *(Path("/a"), 2, 3.0, True, "safe", Color.BLUE, ("x", "y"), [1, 2], 5, {"deep": 1}),
+        pair=("x", 1),
+        level=2,
     )
 
 
@@ -89,7 +95,10 @@ def test_text_of_variables_is_converted_and_wins(tmp_path):
         ("fodler = 'x'", {}, "fodler of [careers.job.options] is not an option of Options"),
         ("fodler = 'x'", {}, "did you mean 'folder'?"),
         ("", {}, "option folder of career 'job' is not set; write it in [careers.job.options]"),
-        ("folder = '/a'\ncount = 13", {}, "[careers.job.options]: ValueError: 13 is unlucky"),
+        ("folder = '/a'\ncount = 13", {}, "[careers.job.options]: AssertionError: 13 is unlucky"),
+        ("folder = '~nosuchuser/a'", {}, "begins with a home that is not known; write the whole"),
+        (f"every_s = 1{'0' * 400}", {}, "is too large; write a smaller number"),
+        ("pair = ['x']", {}, "pair of [careers.job.options]: ['x'] has 1 elements; write 2"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(tmp_path, toml, environ, said):
@@ -119,6 +128,12 @@ def test_options_that_are_no_dataclass_are_refused(tmp_path):
 
     with pytest.raises(ConfigurationError, match="put @dataclass above it"):
         Wrong()._take(Settings())
+    with pytest.raises(ConfigurationError, match="put @dataclass above it"):
+        schema({"wrong": str})
+    unknown = make_dataclass("Unknown", [("folder", "NotImported")])
+    for use in (lambda: made_options(unknown, {}, "job"), lambda: schema({"job": unknown})):
+        with pytest.raises(ConfigurationError, match=r"career 'job' are not known: NameError"):
+            use()
     assert taken(tmp_path, "any = 1", Loose, MORE="x") == {"any": 1, "more": "x"}
 
 
