@@ -92,7 +92,9 @@ def make_career(career: type[ILeaderCareer], target: str) -> ILeaderCareer:
     """
     try:
         return career()
-    except (Exception, SystemExit) as exc:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:
         raise ConfigurationError(
             f"{target!r} could not be made: its constructor raised {_described(exc)}; "
             "correct it, or move that work to prepare()"
@@ -150,22 +152,24 @@ def _imported(name: str, folder: Path) -> ModuleType:
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as exc:
-        raise _Wrong(_missing(exc, name, folder)) from exc
     except SyntaxError as exc:
         place = f"{exc.filename}:{exc.lineno}"
         raise _Wrong(f": {place} is not valid Python: {exc.msg}; correct that line") from exc
-    except (Exception, SystemExit) as exc:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:
+        if isinstance(exc, ModuleNotFoundError) and exc.name is not None:
+            raise _Wrong(_missing(exc, exc.name, name, folder)) from exc
         raise _Wrong(f": importing module {name!r} raised {_described(exc)}; correct it") from exc
 
 
-def _missing(exc: ModuleNotFoundError, name: str, folder: Path) -> str:
-    if exc.name is None or not f"{name}.".startswith(f"{exc.name}."):
-        needs = f"module {name!r} needs module {exc.name!r}, which is not installed"
+def _missing(exc: ModuleNotFoundError, missing: str, name: str, folder: Path) -> str:
+    if not f"{name}.".startswith(f"{missing}."):
+        needs = f"module {name!r} needs module {missing!r}, which is not installed"
         return f": {needs} ({_place(exc)}); install it"
     there = [module.name for module in pkgutil.iter_modules([str(folder)])]
     remedy = meant(name, there, "run leaderq in the module's folder, or put that on PYTHONPATH")
-    return f": module {exc.name!r} was not found in {folder} nor where Python looks; {remedy}"
+    return f": module {missing!r} was not found in {folder} nor where Python looks; {remedy}"
 
 
 def _problems(found: type) -> Iterator[str]:
@@ -179,7 +183,10 @@ def _problems(found: type) -> Iterator[str]:
         yield from (f": {each}" for each in problems)
     else:
         free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        parameters = inspect.signature(found).parameters.values()
+        try:
+            parameters = inspect.signature(found).parameters.values()
+        except (TypeError, ValueError):  # Python cannot tell, as for a subclass of dict
+            return
         needed = [one for one in parameters if one.default is one.empty and one.kind not in free]
         if needed:
             yield (

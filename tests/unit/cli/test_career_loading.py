@@ -36,6 +36,12 @@ made = AdBilling()
 
 class Misspelt(LeaderCareer):
     def exectue(self, term): ...
+
+class Gone(AdBilling):
+    def __init__(self):
+        raise BaseException("gone")
+
+class Mixed(dict, AdBilling): ...
 """
 
 
@@ -62,6 +68,7 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
     assert issubclass(found, ILeaderCareer)
     assert isinstance(make_career(found, "adbills:AdBilling"), found)
     assert find_career("adbills:AdBilling.Nested", folder).__name__ == "Nested"
+    assert find_career("adbills:Mixed", folder).__name__ == "Mixed"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_a_career_is_found_in_the_folder_and_can_be_made(folder):
         ("adbils:AdBilling", "module 'adbils' was not found in {folder} nor where Python looks"),
         ("xyzzy.plugh:A", "module 'xyzzy' was not found in {folder} nor where Python looks; run"),
         ("adbills:AdBiling", "({folder}/adbills.py) has no 'AdBiling'; did you mean 'AdBilling'?"),
-        ("adbills:Xyzzy", "its careers: AdBilling, Greedy, Broken, Misspelt"),
+        ("adbills:Xyzzy", "its careers: AdBilling, Greedy, Broken, Misspelt, Gone, Mixed"),
         ("adbills:function", "is a function, not a class"),
         ("adbills:made", "is an instance of AdBilling, not a class"),
         ("adbills:Plain", "({folder}/adbills.py:16) is not a career; make it a subclass of"),
@@ -92,6 +99,8 @@ def test_a_wrong_target_is_refused(folder, target, said):
         ("x = (", "{file}:1 is not valid Python: '(' was never closed; correct that line"),
         ("\n\nx = {}['key']", "raised KeyError: 'key' ({file}:3)"),
         ("raise SystemExit(3)", "raised SystemExit: 3 ({file}:1)"),
+        ("raise BaseException(3)", "raised BaseException: 3 ({file}:1)"),
+        ("raise ModuleNotFoundError('no db')", "raised ModuleNotFoundError: no db ({file}:1)"),
         ("from mute import Mute\nraise Mute", f"raised {TOLD} ({{file}}:2)"),
     ],
 )
@@ -109,6 +118,8 @@ def test_a_constructor_that_raises_is_named_with_its_place(folder):
     said = f"its constructor raised RuntimeError: no such table ({folder}/adbills.py:14)"
     assert said in str(caught.value)
     assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(ConfigurationError, match="its constructor raised BaseException: gone"):
+        make_career(find_career("adbills:Gone", folder), "adbills:Gone")
 
 
 def test_careers_of_one_process_have_one_id_unless_they_are_given_others(tmp_path, monkeypatch):
