@@ -64,8 +64,8 @@ def iso(at_ms: int | None) -> str | None:
 
 def local(at_ms: int | None) -> str | None:
     """``at_ms`` as local date and time; beyond the calendar, as milliseconds since the epoch."""
-    if moment := _moment(at_ms):
-        with suppress(OverflowError):  # within a day of the end of the calendar
+    with suppress(OverflowError, ValueError, OSError):  # no such local time, a day more or less
+        if moment := _moment(at_ms):
             return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
     return None if at_ms is None else f"{at_ms} ms"
 

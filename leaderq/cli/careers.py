@@ -6,6 +6,7 @@ nobody leads; and, for careers that drain Kafka, how far behind they are (``stat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +228,9 @@ def _asked(view: View) -> Iterator[str]:
 
 
 def _buried(session: Session, root: str, career: str) -> list[str]:
-    """Sentences about the records that operators let pass, the newest first."""
+    """Sentences about the records that operators let pass, the newest first, without damaged
+    entries.
+    """
     from leaderq.election.layout import Layout
 
     path = Layout(root, career).burials
@@ -235,11 +238,13 @@ def _buried(session: Session, root: str, career: str) -> list[str]:
         return []
     from leaderq.kafka.handling.burials import read
 
-    return [
-        f"{row['at']} was let pass in term {row['term']}, {local(int(row['when'] * 1000))}, as"
-        f" {row['by']} asked"
-        for row in read(session, path)[0]["done"]
-    ]
+    found = []
+    for row in read(session, path)[0]["done"]:
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            when = local(int(row["when"] * 1000))
+            what = f"{row['at']} was let pass in term {row['term']}, {when}"
+            found.append(f"{what}, as {row['by']} asked")
+    return found
 
 
 # -- verbs that change who leads, or how -----------------------------------------------------------

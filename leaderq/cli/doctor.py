@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leaderq.admin.text import harmless
 from leaderq.base import chance, clock
 from leaderq.base.exits import ExitCode
 from leaderq.career import Career, ILeaderCareer
@@ -26,7 +27,7 @@ from leaderq.cli.finding import Finding, Verdict
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
 from leaderq.cli.output import Shade, quiet, shaded, write_json
 from leaderq.config import DEFAULT, Section, Settings
-from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError
+from leaderq.errors import AccessRefused, ConfigurationError, LeaderqError, told
 
 if TYPE_CHECKING:
     from leaderq.config import Configuration
@@ -212,6 +213,8 @@ def _own_store(store: OffsetStore, context: StoreContext) -> Finding:
         found = store.check(context)
     except LeaderqError as error:
         return Finding("offsets", _FAILED, str(error), error)
+    except Exception as error:  # noqa: BLE001  (the user's code)
+        return Finding("offsets", _FAILED, f"the check of {store.word!r} raised {told(error)}")
     return Finding("offsets", _OK, found or f"{store.word!r} was not looked at")
 
 
@@ -341,7 +344,8 @@ def doctor(given: Given) -> int:
         if given.as_json:
             write_json({"check": check, "verdict": verdict.value, "detail": detail})
         else:
-            click.echo(f"{shaded(f'{verdict.value:<7}', _SHADES[verdict])} {check:<17} {detail}")
+            word = shaded(f"{verdict.value:<7}", _SHADES[verdict])
+            click.echo(f"{word} {check:<17} {harmless(detail)}")
         if verdict is _FAILED and code is ExitCode.OK:
             code = exit_code(found.error) if found.error else ExitCode.FAILED
     return code

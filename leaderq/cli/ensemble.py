@@ -123,9 +123,10 @@ def _ask_admin(ip: str) -> dict[str, Any]:
 
 def _seconds(milliseconds: object) -> float | None:
     try:
-        return int(str(milliseconds)) / 1000
-    except ValueError:
+        seconds = int(str(milliseconds)) / 1000
+    except (ValueError, OverflowError):
         return None
+    return seconds if seconds > 0 else None
 
 
 def _connected_to(session: Session) -> tuple[str, int] | None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from itertools import islice
 from typing import Any, TypeVar
@@ -42,8 +42,11 @@ def quiet() -> None:
 
 
 def say(sentence: str) -> None:
-    """Write a line for people to standard error, where it does not disturb programs."""
-    click.echo(sentence, err=True)
+    """Write a line for people to standard error, where it does not disturb programs. Control
+    characters are escaped; if nobody reads the line, it is lost.
+    """
+    with suppress(OSError):
+        click.echo(harmless(sentence), err=True)
 
 
 def require_output() -> None:
@@ -57,7 +60,12 @@ def require_output() -> None:
 
 
 def write_json(value: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(value, default=str, ensure_ascii=False))
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:  # JSON has its own escapes
+        text = json.dumps(value, default=str)
+    click.echo(text)
 
 
 def conclude(sentence: str, as_json: bool, **values: Any) -> None:
@@ -106,12 +114,14 @@ class _Coloured(str):
 
 
 def shaded(text: object, shade: Shade | None) -> str:
-    """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set."""
+    """``text`` in a colour, if standard output is a terminal and ``NO_COLOR`` is not set. Control
+    characters are escaped in any case.
+    """
     wants = (
         sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
     if not (wants and shade):
-        return str(text)
+        return harmless(str(text))
     return _Coloured(click.style(harmless(str(text)), fg=shade.value))
 
 

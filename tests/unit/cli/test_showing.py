@@ -20,18 +20,19 @@ from hypothesis import strategies as st
 
 from leaderq.admin.text import brief, duration, is_like, local
 from leaderq.base import clock
-from leaderq.cli import ensemble
+from leaderq.cli import careers, ensemble
 from leaderq.cli.demo import stage
 from leaderq.cli.demo.stage import DemoStage, StoodStill
-from leaderq.cli.doctor import judge_dead_letters, judge_topic
+from leaderq.cli.doctor import _own_store, judge_dead_letters, judge_topic
 from leaderq.cli.ensemble import ServerView, judge_servers, judge_tick, view_of
 from leaderq.cli.finding import Verdict
-from leaderq.cli.output import Shade, shaded, write_table
+from leaderq.cli.output import Shade, say, shaded, write_table
 from leaderq.cli.queue.drain import Outlet
 from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
+from leaderq.kafka import StoreContext
 from leaderq.kafka.topics import TopicView
 from leaderq.observability.http import HttpEndpoint, HttpReply
 from leaderq.queues.admin import Browsed
@@ -68,6 +69,16 @@ def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
     assert duration(seconds) == text
 
 
+def test_damaged_entries_about_records_that_were_let_pass_are_left_out():
+    whole = {"at": "t-0@1", "by": "ann", "term": 3, "when": 0}
+    damaged = [{}, {**whole, "when": "x"}, {**whole, "when": float("inf")}]
+    data = json.dumps({"asked": [], "done": [*damaged, whole]}).encode()
+    found = (data, SimpleNamespace(version=1))
+    session = SimpleNamespace(exists=lambda _: True, get=lambda _: found)
+    (said,) = careers._buried(session, "/leaderq", "c")
+    assert said.startswith("t-0@1 was let pass in term 3, ")
+
+
 def test_a_narrow_terminal_is_shown_fewer_columns_and_never_too_few(capsys, terminal):
     columns, spare = ("A", "SPARE", "B", "LESS"), {"SPARE": 2, "LESS": 1}
     row = [("a" * 9, "s" * 9, "b" * 9, "l" * 9)]
@@ -98,6 +109,9 @@ def test_what_others_have_written_can_neither_break_a_table_nor_command_the_term
     lines = capsys.readouterr().out.split("\n")
     told = [click.unstyle(line).split() for line in lines if line]
     assert told == [["H", "X"], [r"a\nb\x1b[2J", r"c\u202ed"], [r"/\u202eq", "1"]]
+    say("a\x1b[2J leads")
+    assert capsys.readouterr().err == "a\\x1b[2J leads\n"
+    assert shaded("a\x1b[2J", None) == r"a\x1b[2J"
 
 
 def item(name: str, *values: bytes) -> Browsed:
@@ -271,6 +285,13 @@ def test_the_tick_satisfies_what_leases_rest_on_or_what_to_do_is_said(
     assert isinstance(found.error, ConfigurationError) == (verdict is FAILED)
 
 
+def test_a_store_whose_check_fails_is_one_finding():
+    store = SimpleNamespace(word="mine", check=lambda _: {}["password"])
+    found = _own_store(store, StoreContext("c", "/leaderq", "here"))
+    assert found.verdict is FAILED
+    assert found.detail == "the check of 'mine' raised KeyError: 'password'"
+
+
 def test_the_servers_are_told_with_their_modes_and_those_that_say_nothing():
     views = [ServerView("a:1", "leader"), ServerView("b:1", "follower", ours=True)]
     views += [ServerView("c:1", ""), ServerView("d:1", None)]
@@ -289,6 +310,8 @@ def test_a_server_tells_its_tick_by_its_admin_server_or_that_it_is_not_there(mon
         monkeypatch.setattr(ensemble, "ADMIN_PORT", int(admin.address.rpartition(":")[2]))
         monkeypatch.setattr(ensemble, "ask", lambda *_: "not in the whitelist")
         assert view_of("127.0.0.1", 1) == ServerView("127.0.0.1:1", "", 3.0, 6.0)
+        told = HttpReply(200, json.dumps({"tick_time": 0, "min_session_timeout": -1}))
+        assert view_of("127.0.0.1", 1) == ServerView("127.0.0.1:1", "", None, None)
 
 
 def test_the_demo_waits_for_a_slow_machine_and_says_where_nothing_moves(monkeypatch):
