@@ -163,10 +163,10 @@ def _completer(ask: Callable[[Session, Settings], list[str]]) -> Completer:
             for name, value in ctx.params.items()
             if name.removesuffix("_file") in BY_NAME
         }
+        quiet()
         try:
             settings = Given(flags, ctx.params.get("config")).settings
             within_s = min(_COMPLETED_WITHIN_S, settings.connect_timeout_s)
-            quiet()
             with open_session(replace(settings, connect_timeout_s=within_s)) as session:
                 return [one for one in ask(session, settings) if one.startswith(incomplete)]
         except Exception:  # noqa: BLE001  (the person who types is told nothing)

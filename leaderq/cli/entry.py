@@ -4,14 +4,17 @@ No other module does that.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import takewhile
 
 import click
 
+from leaderq.admin.text import harmless
 from leaderq.base.exits import ExitCode
 from leaderq.cli.signals import StoppedEarly
 from leaderq.cli.verbs import leaderq
@@ -37,14 +40,16 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 def run(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     _fill_closed_streams()
-    try:
-        code = _contained(given)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (``leaderq ... | head``). Nothing may be flushed to it again,
-        # not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.OK
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name may not fit into its encoding
+    code = _contained(given)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # Nobody reads it, or its disk is full. Nothing may be flushed to it again, not even at
+            # exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return int(code)
 
 
@@ -63,6 +68,7 @@ def _fill_closed_streams() -> None:
 def _contained(arguments: list[str]) -> int:
     try:
         result = _invoked(arguments)
+        sys.stdout.flush()
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except StoppedEarly:
@@ -75,12 +81,17 @@ def _contained(arguments: list[str]) -> int:
         _complain(said, f"see {context.command_path} --help" if context else "")
         return ExitCode.USAGE
     except BrokenPipeError:
-        raise
+        return ExitCode.OK  # the reader has seen enough: ``leaderq ... | head``
     except LeaderqError as error:
         _trace(error, arguments)
         for problem in error.problems if isinstance(error, ConfigurationError) else (str(error),):
             _complain(problem)
         return exit_code(error)
+    except OSError as error:  # such as a disk that is full, where the output goes
+        _trace(error, arguments)
+        what = f"the operating system refused what leaderq asked for: {told(error)}"
+        _complain(what, "correct that, or run it again with --debug to see where")
+        return ExitCode.FAILED
     except Exception as error:  # noqa: BLE001  (a fault of ours: said in one sentence, shown whole with --debug)
         _trace(error, arguments)
         _complain(
@@ -103,7 +114,9 @@ def _invoked(arguments: list[str]) -> object:
 
 def _complain(sentence: str, remedy: str = "") -> None:
     comma = " " if sentence.endswith("?") else "; "
-    click.echo(f"leaderq: error: {sentence}{comma + remedy if remedy else ''}", err=True)
+    text = f"leaderq: error: {sentence}{comma + remedy if remedy else ''}"
+    with suppress(OSError):  # nobody reads it; the exit code says it, too
+        click.echo("\n".join(map(harmless, text.split("\n"))), err=True)
 
 
 def _trace(error: Exception, arguments: list[str]) -> None:

@@ -206,9 +206,16 @@ def number(
         type=within(least, most),
         default=default,
         metavar=metavar,
+        callback=_not_nan,
         show_default=default is not None,
         help=help,
     )
+
+
+def _not_nan(_: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and value != value:  # no range refuses it
+        raise ConfigurationError(f"{param.opts[0]}: {value} is not a number; give one")
+    return value
 
 
 def switch(*names: str, help: str) -> click.Option:

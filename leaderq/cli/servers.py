@@ -14,6 +14,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 import click
@@ -81,7 +82,7 @@ def down(given: Given) -> None:
             return
         try:
             os.kill(json.load(state)["pid"], signal.SIGTERM)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError("the servers are still starting; try again") from error
         except ProcessLookupError:
             pass  # it has just ended
@@ -98,9 +99,8 @@ def _print(addresses: dict[str, str], given: Given) -> None:
     if given.as_json:
         write_json(addresses)
     else:
-        click.echo(
-            " ".join(["export", *(f"LEADERQ_{k.upper()}={v}" for k, v in addresses.items())])
-        )
+        words = (f"LEADERQ_{key.upper()}={quote(each)}" for key, each in addresses.items())
+        click.echo(" ".join(["export", *words]))
 
 
 def _state() -> IO[str]:
@@ -128,7 +128,7 @@ def _detached() -> dict[str, str]:
             try:
                 found: dict[str, str] = json.load(state)
                 return {name: found[name] for name in ("zookeeper", "kafka")}
-            except (ValueError, KeyError) as error:
+            except (ValueError, KeyError, TypeError) as error:
                 raise ConfigurationError("the servers are still starting; try again") from error
         state.truncate(0)
         log = Path(state.name).with_suffix(".log")

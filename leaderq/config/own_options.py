@@ -99,7 +99,8 @@ def _declared(kind: Any, career: str) -> tuple[dict[str, Field[Any]], dict[str, 
         hints = get_type_hints(kind)
     except Exception as error:  # such as a name that is imported for type checkers only
         what = f"the types of Options of career {career!r} are not known: {told(error)}"
-        raise ConfigurationError(f"{what}; import what they name at the top of its module") from error
+        remedy = "import what they name at the top of its module"
+        raise ConfigurationError(f"{what}; {remedy}") from error
     return {one.name: one for one in fields(kind) if one.init}, hints
 
 
@@ -141,7 +142,8 @@ def _schema(kind: Any) -> dict[str, Any]:
         return {"anyOf": [_schema(each) for each in inner if each is not NoneType]}
     if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
         values = [getattr(one, "value", one) for one in inner or kind]
-        return {"enum": [*map(str, values), *(one for one in values if isinstance(one, int | float))]}
+        numbers = [one for one in values if isinstance(one, int | float)]
+        return {"enum": [*map(str, values), *numbers]}
     if _is_fixed(origin, inner):
         items = [_schema(each) for each in inner]
         return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}

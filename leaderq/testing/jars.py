@@ -70,11 +70,17 @@ def cache_folder() -> Path:
     """
     named = os.environ.get("LEADERQ_CACHE")
     shared = os.environ.get("XDG_CACHE_HOME")
-    folder = (
-        Path(named).expanduser()
-        if named
-        else (Path(shared) if shared else Path.home() / ".cache") / "leaderq"
-    )
+    try:
+        folder = (
+            Path(named).expanduser()
+            if named
+            else (Path(shared) if shared else Path.home() / ".cache") / "leaderq"
+        )
+    except RuntimeError as exc:
+        raise ConfigurationError(
+            "the home folder of this user is not known; set LEADERQ_CACHE to a folder that can be"
+            " written"
+        ) from exc
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:

@@ -1,17 +1,26 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import inspect
+import io
+import json
+import logging
+import os
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 
 from leaderq.base.exits import ExitCode
-from leaderq.cli import main
+from leaderq.cli import connecting, main, servers
 from leaderq.cli.entry import exit_code
 from leaderq.cli.options import SettingOption
+from leaderq.cli.output import say, write_json
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE
 from leaderq.errors import (
@@ -135,6 +144,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         ([*LEAD, *CRON, "--once", "k", "true"], "--cron and --once exclude each other"),
         (["status", "--zookeper", "a"], "--zookeeper"),
         (["step-down", "--timeout-s", "soon"], "'soon' is not a valid float"),
+        (["deadline", "--least", "nan"], "--least: nan is not a number; give one"),
         (["status", "--zookeeper", "a:b"], "--zookeeper: 'a:b' has no usable port in 'a:b'"),
         (["run", "a:A", "--id"], "'--id' requires an argument; see leaderq run --help"),
         (["status", "counter"], "a career is named with --career NAME; see leaderq status --help"),
@@ -150,6 +160,60 @@ def test_wrong_usage_is_one_clear_line_and_exit_code_2(
     assert said in err
     assert err.startswith("leaderq: error: ")
     assert err.count("\n") == 1
+
+
+def test_a_stream_that_takes_nothing_changes_no_failure_into_success(capsys, monkeypatch):
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", full)
+        code = main(["version"])
+        err = capsys.readouterr().err
+    said = "refused what leaderq asked for: OSError: [Errno 28] No space left on device"
+    assert (code, err.count("\n"), said in err) == (1, 1, True), err
+    source, sink = os.pipe()
+    os.close(source)
+    with os.fdopen(sink, "w") as unread:
+        monkeypatch.setattr(sys, "stderr", unread)
+        assert main(["stauts"]) == 2
+        say("nobody reads this")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_every_text_is_written_into_every_encoding(monkeypatch, tmp_path, encoding):
+    monkeypatch.chdir(tmp_path)
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    text = {"text": "ä\udcff\ud800"}
+    write_json(text)
+    assert json.loads(written.getvalue().decode(encoding)) == text
+    assert main(["config", "show", "--id", "中"]) == 0  # into ASCII, click writes UTF-8
+    shown = r"\u4e2d" if encoding == "latin-1" else "中"
+    assert shown.encode() in written.getvalue()
+
+
+def test_completion_says_nothing_even_of_a_variable_that_is_not_known(caplog, monkeypatch):
+    monkeypatch.setattr(connecting, "quiet", lambda: caplog.set_level(logging.ERROR, "leaderq"))
+    monkeypatch.setenv("LEADERQ_ZOOKEPER", "a")
+    monkeypatch.setenv("LEADERQ_SETTLE_S", "soon")
+    assert connecting.candidates(click.Context(leaderq), connecting.ONE_CAREER, "") == []
+    assert caplog.records == []
+
+
+def test_what_is_known_of_servers_is_said_for_a_shell_or_that_it_cannot_be_read(
+    capsys, monkeypatch, tmp_path
+):
+    servers._print({"zookeeper": "a:1/x y", "kafka": "k:1"}, SimpleNamespace(as_json=False))
+    export = "export LEADERQ_ZOOKEEPER='a:1/x y' LEADERQ_KAFKA=k:1\n"
+    assert capsys.readouterr().out == export
+    monkeypatch.setenv("LEADERQ_CACHE", str(tmp_path))
+    with (tmp_path / "servers.json").open("w") as state:
+        fcntl.flock(state, fcntl.LOCK_EX)
+        print("[]", file=state, flush=True)
+        for words in (["servers", "down"], ["servers", "up", "--detach"]):
+            code, _, err = run(capsys, *words)
+            assert (code, "the servers are still starting; try again" in err) == (2, True)
+    monkeypatch.setenv("LEADERQ_CACHE", "~nosuchuser/a")
+    code, _, err = run(capsys, "servers", "down")
+    assert (code, "set LEADERQ_CACHE to a folder" in err) == (2, True)
 
 
 def test_errors_end_in_exit_codes_which_are_a_promise():

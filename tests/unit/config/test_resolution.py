@@ -93,7 +93,7 @@ def test_an_unfit_variable_is_refused_with_value_place_and_remedy(tmp_path, name
         ("[careers]\na = 1", "careers", " is not a set of tables"),
         ("[careers.a]\ncareer = 'b'", "career in [careers.a]", " would rename"),
         ("kafka_password_file = 3", "kafka_password_file", ": 3 is not the path of a file"),
-        ('kafka_password_file = "a\\u0000"', "kafka_password_file", ": 'a\\x00' is not a file name"),
+        ('kafka_password_file = "a\\u0000"', "kafka_password_file", ": 'a\\x00' is not a file"),
         ("log_config = '~nosuchuser/a'", "log_config", ": '~nosuchuser/a' begins with a home that"),
     ],
 )
