@@ -174,7 +174,7 @@ def _several(kind: Any, inner: Sequence[Any], value: Any) -> Any:
         value = [VariableText(part.strip()) for part in value.split(",")]
     if not isinstance(value, list):
         raise InvalidValue("is not a list", "write [ ] around it")
-    kinds = inner if _is_fixed(kind, inner) else (inner[:1] or (Any,)) * len(value)
+    kinds = inner if _is_fixed(kind, inner) else [inner[0] if inner else Any] * len(value)
     if len(kinds) != len(value):
         raise InvalidValue(f"has {len(value)} elements", f"write {len(kinds)}")
     found = [_converted(*each) for each in zip(kinds, value, strict=True)]

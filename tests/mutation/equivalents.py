@@ -62,7 +62,7 @@ producing.journal.records 2b5fc1c9 a84720b3 da34e6c9: the bytes are parsed again
   says no too
 producing.request 963d1187: the usual type is only found sooner
 running.supervision 86087973: an equal time takes the place of an equal one
-config.kinds e373690a ba5a93ab: a port is always given here
+config.kinds 743f93bb: a port is always given here
 schedules.plan 6f95b9ca 5cc2273e: no tick is due in the first millisecond of 1970
 running.watchdog 06d83baa: while it is stopped, nobody asks when it last was thawed
 """

@@ -70,6 +70,7 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (seconds(0, 10), True, "is not a number"),
         (seconds(0, 10), float("nan"), "is not a finite number"),
         (seconds(0, 10), float("inf"), "is not a finite number"),
+        (seconds(0, 10), -float("inf"), "is not a finite number"),
         (seconds(0, 10), 10**400, "is out of range"),
         (number(0, 1), 2, "is out of range; choose from 0 to 1$"),
         (number(0, 1), "x", "is not a number; write a plain number"),
