@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leaderq.base.arguments import is_text
-
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
 _LONGEST_NAME = 200
@@ -165,8 +163,10 @@ def _not_empty(value: Any) -> str:
 
 
 def _secret(value: Any) -> str:
-    if not is_text(_not_empty(value)):
-        raise InvalidValue("is not UTF-8 text", "write it in UTF-8")
+    try:
+        _not_empty(value).encode()
+    except UnicodeEncodeError:  # its message has a part of the secret
+        raise InvalidValue("is not UTF-8 text", "write it in UTF-8") from None
     return str(value)
 
 
