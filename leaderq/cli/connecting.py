@@ -35,6 +35,7 @@ _MECHANISMS = {"none": "digest", "digest": "digest", "sasl": "DIGEST-MD5"}
 _FILES = ("ca", "cert", "key", "key_password")
 _SECURITY = ("user", "password", "tls", *_FILES, "verify", "check_hostname")
 _COMPLETED_WITHIN_S = 2.0
+_LISTED = 20
 
 
 def open_session(settings: Settings) -> Session:
@@ -118,7 +119,9 @@ def known_career(session: Session, settings: Settings) -> str:
     """
     career, careers = named_career(settings), _careers(session, settings)
     if career not in careers:
-        known = f"known: {', '.join(careers)}" if careers else "no career is known there"
+        known = f"known: {', '.join(careers[:_LISTED])}" if careers else "no career is known there"
+        if len(careers) > _LISTED:
+            known += f" and {len(careers) - _LISTED} more, which leaderq status lists"
         raise ConfigurationError(
             f"nobody has ever stood for career {career!r} below {settings.root} at"
             f" {settings.zookeeper}; {meant(career, careers, known)}"

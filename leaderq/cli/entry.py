@@ -14,7 +14,6 @@ from itertools import takewhile
 
 import click
 
-from leaderq.admin.text import harmless
 from leaderq.base.exits import ExitCode
 from leaderq.cli.signals import StoppedEarly
 from leaderq.cli.verbs import leaderq
@@ -113,6 +112,8 @@ def _invoked(arguments: list[str]) -> object:
 
 
 def _complain(sentence: str, remedy: str = "") -> None:
+    from leaderq.admin.text import harmless  # not needed for --help
+
     comma = " " if sentence.endswith("?") else "; "
     text = f"leaderq: error: {sentence}{comma + remedy if remedy else ''}"
     with suppress(OSError):  # nobody reads it; the exit code says it, too
@@ -125,7 +126,8 @@ def _trace(error: Exception, arguments: list[str]) -> None:
     """
     own = takewhile(lambda each: each != "--", arguments)  # after it: options of a command
     if "--debug" in own or os.environ.get("LEADERQ_DEBUG", "").lower() not in _OFF:
-        traceback.print_exception(error)
+        with suppress(OSError):  # nobody reads it
+            traceback.print_exception(error)
 
 
 def exit_code(error: LeaderqError) -> int:

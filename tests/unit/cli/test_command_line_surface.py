@@ -22,7 +22,7 @@ from leaderq.cli.entry import exit_code
 from leaderq.cli.options import SettingOption
 from leaderq.cli.output import say, write_json
 from leaderq.cli.verbs import leaderq
-from leaderq.config import TABLE
+from leaderq.config import TABLE, Settings
 from leaderq.errors import (
     AccessRefused,
     ConfigurationError,
@@ -169,12 +169,13 @@ def test_a_stream_that_takes_nothing_changes_no_failure_into_success(capsys, mon
         err = capsys.readouterr().err
     said = "refused what leaderq asked for: OSError: [Errno 28] No space left on device"
     assert (code, err.count("\n"), said in err) == (1, 1, True), err
-    source, sink = os.pipe()
-    os.close(source)
-    with os.fdopen(sink, "w") as unread:
-        monkeypatch.setattr(sys, "stderr", unread)
-        assert main(["stauts"]) == 2
-        say("nobody reads this")
+    for words in (["stauts"], ["status", "--zookeeper", "a:b", "--debug"]):
+        source, sink = os.pipe()
+        os.close(source)
+        with os.fdopen(sink, "w", 1) as unread, monkeypatch.context() as closed:
+            closed.setattr(sys, "stderr", unread)
+            assert main(words) == 2
+            say("nobody reads this")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
@@ -196,6 +197,12 @@ def test_completion_says_nothing_even_of_a_variable_that_is_not_known(caplog, mo
     monkeypatch.setenv("LEADERQ_SETTLE_S", "soon")
     assert connecting.candidates(click.Context(leaderq), connecting.ONE_CAREER, "") == []
     assert caplog.records == []
+
+
+def test_an_unknown_career_is_told_with_a_few_of_thousands(monkeypatch):
+    monkeypatch.setattr(connecting, "_careers", lambda *_: [f"c-{n:04}" for n in range(5000)])
+    with pytest.raises(ConfigurationError, match=r"known: c-0000, .*, c-0019 and 4980 more, which"):
+        connecting.known_career(None, Settings(career="x"))
 
 
 def test_what_is_known_of_servers_is_said_for_a_shell_or_that_it_cannot_be_read(
