@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ def addresses(default_port: int, *, chroot: bool = False) -> ValueKind:
         if "," in path:
             behind = "write the chroot once, behind the last address: host1:2181,host2:2181/path"
             raise InvalidValue("has a path before the last address", behind)
-        if path not in {"", "/"} and not _are_elements(path[1:].split("/")):
+        if path not in {"", "/"} and {"", ".", ".."} & set(path[1:].split("/")):
             elements = "write names separated by single '/', like /production"
             raise InvalidValue(f"has no usable chroot in {path!r}", elements)
         parts = [part.strip() for part in hosts.split(",")]
@@ -186,16 +186,11 @@ def _name(value: Any) -> str:
     return str(value)
 
 
-def _are_elements(names: Sequence[str]) -> bool:
-    """Whether each of ``names`` can be an element of a znode path."""
-    return all(name not in {"", ".", ".."} and name.isprintable() for name in names)
-
-
 def _znode_path(value: Any) -> str:
     elements = _text(value).split("/")
     if elements[0] or len(elements) < 2:
         raise InvalidValue("is not an absolute znode path", "begin it with '/', like /leaderq")
-    if not _are_elements(elements[1:]):
+    if any(element in {"", ".", ".."} or not element.isprintable() for element in elements[1:]):
         rule = "none of them empty, '.' or '..', like /leaderq"
         raise InvalidValue("is not a znode path", f"write names separated by single '/', {rule}")
     if elements[1] == "zookeeper":
