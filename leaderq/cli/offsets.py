@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _TARGET = click.Argument(["target"], metavar="NAME|MODULE:CLASS")
 _YES = switch("--yes", help="really set them; without it, they are only shown")
 _SETTINGS = (Section.CAREER, Section.KAFKA, *CONNECTION)
-_PLACE = re.compile(r"([A-Za-z0-9._-]+)-(\d+)=(\d+)")
+_PLACE = re.compile(r"([A-Za-z0-9._-]+)-([0-9]{1,10})=([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def set(given: Given) -> None:
     """
     if bool(given.places) is bool(given.to):
         raise ConfigurationError("say where to read on: --at TOPIC-PARTITION=OFFSET, or --to")
-    wanted = dict(map(_parsed, given.places))
+    wanted = _once(map(_parsed, given.places))
     with _opened(given) as career:
         if given.to is not None:
             at = 0 if given.to == "earliest" else 1
@@ -212,7 +213,7 @@ def export(given: Given) -> None:
     _TARGET,
     click.Argument(
         ["file"],
-        type=click.File(encoding="utf-8-sig", errors="replace"),
+        type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
         default="-",
         metavar="[FILE]",
     ),
@@ -228,10 +229,20 @@ def import_(given: Given) -> None:
     Examples:
       leaderq offsets import billing:AdBilling offsets.jsonl --yes
     """
+    if given.file == "-" and sys.stdin is None:
+        raise ConfigurationError("standard input is closed; name a FILE")
+    with click.open_file(given.file, encoding="utf-8-sig", errors="replace") as lines:
+        wanted = _once(_exported(lines))
+    if not wanted:
+        raise ConfigurationError(f"{given.file!r} holds no offsets, so there is nothing to set")
+    with _opened(given) as career:
+        _put(given, career, wanted)
+
+
+def _exported(lines: Iterable[str]) -> Iterator[tuple[Partition, int]]:
     from leaderq.kafka.record import Partition
 
-    wanted = {}
-    for number, line in enumerate(given.file, 1):
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             where, at = Partition(row["topic"], row["partition"]), row["offset"]
@@ -239,9 +250,7 @@ def import_(given: Given) -> None:
             raise _not_exported(number, line) from exc
         if [type(each) for each in (*where, at)] != [str, int, int]:
             raise _not_exported(number, line)
-        wanted[where] = at
-    with _opened(given) as career:
-        _put(given, career, wanted)
+        yield where, at
 
 
 def _not_exported(number: int, line: str) -> ConfigurationError:
@@ -262,7 +271,17 @@ def _parsed(text: str) -> tuple[Partition, int]:
     return Partition(topic, int(number)), int(offset)
 
 
+def _once(pairs: Iterable[tuple[Partition, int]]) -> dict[Partition, int]:
+    """Return the offset of each partition; refuse two different ones for the same partition."""
+    found: dict[Partition, int] = {}
+    for where, at in pairs:
+        if (first := found.setdefault(where, at)) != at:
+            raise ConfigurationError(f"{where} is given two offsets, {first} and {at}; give one")
+    return found
+
+
 def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None:
+    career.require_settable()  # before anything is shown, as if it could be done
     bounds = _bounds(career)
     if unknown := sorted(wanted.keys() - bounds.keys()):
         named = ", ".join(map(str, unknown))
@@ -284,12 +303,9 @@ def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None
         }
         for where, at in sorted(wanted.items())
     ]
-    if not given.yes:
-        write_rows(rows, given.as_json, "there is nothing to set")
-    career.require_settable()
     if given.yes:
         career.store.put(career.admin, wanted)
-        write_rows(rows, given.as_json, "there is nothing to set")
+    write_rows(rows, given.as_json)
     say("set" if given.yes else "nothing was set; give --yes to do it")
 
 

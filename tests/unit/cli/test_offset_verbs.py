@@ -1,0 +1,81 @@
+"""``leaderq offsets``, over a career that is not there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leaderq.base.exits import ExitCode
+from leaderq.cli import main, offsets
+from leaderq.errors import RequestRefused
+from leaderq.kafka.record import Partition
+
+WHERE = Partition("clicks", 0)
+
+
+@pytest.fixture
+def career(monkeypatch) -> Any:
+    """One whose offset was 3. ``put``: what was set."""
+    put: list[Any] = []
+    made = SimpleNamespace(
+        admin=None,
+        put=put,
+        require_settable=lambda: None,
+        store=SimpleNamespace(
+            look_up=lambda _admin: {WHERE: 3}, put=lambda _admin, wanted: put.append(wanted)
+        ),
+    )
+
+    @contextmanager
+    def opened(_given):
+        yield made
+
+    monkeypatch.setattr(offsets, "_opened", opened)
+    monkeypatch.setattr(offsets, "_bounds", lambda _career: {WHERE: (0, 9)})
+    monkeypatch.setattr(offsets, "_bounds_at", lambda _career, _at_ms: {WHERE: 5})
+    return made
+
+
+@pytest.mark.parametrize("really", [(), ("--yes",)])
+@pytest.mark.parametrize("words", ["set a:A --at clicks-0=4", "to-time a:A 2026-11-23T08:00"])
+def test_a_refusal_comes_before_anything_is_shown(career, capsys, words, really):
+    def refuse() -> None:
+        raise RequestRefused("somebody leads")
+
+    career.require_settable = refuse
+    assert main(["offsets", *words.split(), *really]) == ExitCode.FAILED
+    assert capsys.readouterr() == ("", "leaderq: error: somebody leads\n")
+    assert not career.put
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "holds no offsets, so there is nothing to set"),
+        ([4, 5], "clicks-0 is given two offsets, 4 and 5; give one"),
+        (None, "standard input is closed; name a FILE"),
+    ],
+)
+def test_an_import_that_cannot_be_meant_sets_nothing(
+    career, capsys, monkeypatch, tmp_path, rows, said
+):
+    if rows is None:
+        monkeypatch.setattr(sys, "stdin", None)
+    place = tmp_path / "offsets.jsonl"
+    lines = [json.dumps({"topic": "clicks", "partition": 0, "offset": at}) for at in rows or ()]
+    place.write_text("\n".join(lines))
+    named = "-" if rows is None else str(place)
+    assert main(["offsets", "import", "a:A", named, "--yes"]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+    assert not career.put
+
+
+def test_what_was_set_is_shown_when_it_is_set(career, capsys):
+    assert main(["offsets", "set", "a:A", "--at", "clicks-0=4", "--yes", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["before"] == 3
+    assert career.put == [{WHERE: 4}]
