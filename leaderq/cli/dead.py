@@ -50,19 +50,20 @@ _ERROR = click.Option(
 )
 _ORIGIN = click.Option(["--origin"], metavar="TOPIC", help="only letters about records of TOPIC")
 _ORIGIN_FORMAT = "{topic}-{partition}@{offset}"
-_PLACE = re.compile(r"[A-Za-z0-9._-]+-\d+@\d+")
+_LETTER = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
+_PLACE = re.compile(r"[A-Za-z0-9._-]+-[0-9]{1,10}@[0-9]{1,19}")
 _WIDEST_ERROR = 100
 
 
 def _as_place(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
-    partition, _, offset = value.partition(":")
-    if not (partition.isdecimal() and offset.isdecimal()):
+    found = _LETTER.fullmatch(value)
+    if found is None:
         raise click.BadParameter(
             f"{value!r} is not PARTITION:OFFSET, such as 0:41; leaderq dead ls lists both",
             ctx,
             param,
         )
-    return int(partition), int(offset)
+    return int(found[1]), int(found[2])
 
 
 @verb(

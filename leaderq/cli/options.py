@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import inspect
+import math
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -195,8 +196,8 @@ def number(
     default: float | None = None,
     metavar: str = "N",
 ) -> click.Option:
-    """An option whose value is a number: a whole number if ``least`` is an ``int``, and then at
-    most ``_MOST``, unless ``most`` says otherwise.
+    """An option whose value is a finite number: a whole number if ``least`` is an ``int``, and then
+    at most ``_MOST``, unless ``most`` says otherwise.
     """
     within: Any = click.FloatRange
     if isinstance(least, int):
@@ -204,17 +205,17 @@ def number(
     return click.Option(
         [name],
         type=within(least, most),
+        callback=_finite,
         default=default,
         metavar=metavar,
-        callback=_not_nan,
         show_default=default is not None,
         help=help,
     )
 
 
-def _not_nan(_: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    if value is not None and value != value:  # no range refuses it
-        raise ConfigurationError(f"{param.opts[0]}: {value} is not a number; give one")
+def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number", ctx, param)
     return value
 
 

@@ -50,6 +50,7 @@ LEAVES_OF = {
     "topics": "create ls put show",
     "journal": "inspect verify replay send truncate",
 }
+TWICE = ["--at", "a-0=1", "--at", "a-0=2", "--at", "a-1=2"]
 LEAD, CRON = ["lead", "--career", "c"], ["--cron", "* * * * *"]
 LEAVES = [verb for verb in VERBS.split() if verb not in LEAVES_OF]
 LEAVES += [f"{group} {leaf}" for group, leaves in LEAVES_OF.items() for leaf in leaves.split()]
@@ -149,6 +150,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["run", "a:A", "--id"], "'--id' requires an argument; see leaderq run --help"),
         (["status", "counter"], "a career is named with --career NAME; see leaderq status --help"),
         (["offsets", "set", "a:A", "a-1=1"], "argument (a-1=1); see leaderq offsets set --help"),
+        (["queue", "put", "/q", "--delay-s", "inf"], "'--delay-s': inf is not a finite number"),
+        (["dead", "replay", "--rate", "nan"], "'--rate': nan is not a finite number"),
+        (["dead", "show", f"0:{'9' * 5000}"], "is not PARTITION:OFFSET, such as 0:41"),
+        (["offsets", "set", "a:A", "--at", f"a-0={'9' * 5000}"], "is not TOPIC-PARTITION=OFFSET"),
+        (["offsets", "set", "a:A", *TWICE], "a-0 is given two offsets, 1 and 2; give one"),
+        (["dead", "bury", "--at", f"a-0@{'9' * 5000}"], "is not TOPIC-PARTITION@OFFSET"),
     ],
 )
 def test_wrong_usage_is_one_clear_line_and_exit_code_2(
