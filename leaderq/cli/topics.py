@@ -114,7 +114,7 @@ def put(given: Given) -> None:
       leaderq topics put clicks --keyed < clicks.tsv
     """
     quiet()
-    from leaderq.kafka.topics import end_offsets, produce
+    from leaderq.kafka.topics import MOST_FED_BYTES, end_offsets, produce
 
     check_topics([given.topic])
     if given.keyed and (given.key is not None or given.values):
@@ -124,6 +124,10 @@ def put(given: Given) -> None:
     address, access = given.settings.kafka, _access(given)
     end_offsets(address, given.topic, **access)  # no topic is made by writing to it
     records = list(_records(given))  # nothing is sent if one line is refused
+    for at, (key, value) in enumerate(records, 1):
+        if (size := len(key or b"") + len(value)) > MOST_FED_BYTES:
+            what = f"record {at} has {size} bytes, and this verb sends {MOST_FED_BYTES} at most"
+            raise ConfigurationError(f"{what}; nothing was sent")
     sent = produce(address, given.topic, records, security=access["security"])
     conclude(f"{sent} sent to {given.topic}", given.as_json, sent=sent)
 
@@ -175,7 +179,7 @@ def check_topics(names: Iterable[str]) -> None:
         )
 
 
-def _records(given: Given) -> Iterator[tuple[bytes | None, bytes | None]]:
+def _records(given: Given) -> Iterator[tuple[bytes | None, bytes]]:
     key = None if given.key is None else _bytes(given.key)
     if given.values:
         yield from ((key, _bytes(value)) for value in given.values)

@@ -41,6 +41,10 @@ Feed = (
 )
 _LARGEST, _LEAST_IN_SYNC = "max.message.bytes", "min.insync.replicas"
 _REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED
+MOST_FED_BYTES = 1 << 20
+"""The largest record that :func:`produce` sends: as a topic takes them by default, or a little
+more.
+"""
 _POLL_S = 0.2
 _SILENCE_S = 30.0
 
@@ -250,7 +254,7 @@ def produce(
         address,
         security=security or KafkaSecurity(),
         open_timeout_s=min(timeout_s, 30.0),
-        max_message_bytes=1 << 20,  # as a topic takes them by default, or a little more
+        max_message_bytes=MOST_FED_BYTES,
         options={"max_block_ms": int(timeout_s * 1000)},  # how long the topic may be unknown
     )
     fields = ((value, key, more[0] if more else ()) for key, value, *more in records)
