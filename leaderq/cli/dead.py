@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq.admin.text import cut, iso
+from leaderq.admin.text import cut, harmless, iso
 from leaderq.base import clock, host
 from leaderq.cli.connecting import (
     ONE_CAREER,
@@ -138,10 +138,10 @@ def show(given: Given) -> None:
     if origin := said.get("origin"):
         said["origin"] = _ORIGIN_FORMAT.format(**origin)
     for name, value in said.items():
-        click.echo(f"{name:<10}{'-' if value is None else value}")
+        click.echo(f"{name:<10}{'-' if value is None else _in_lines(value)}")
     click.echo("headers")
     for name, value in record.headers:
-        click.echo(f"  {name}: {_shown(value)}")
+        click.echo(f"  {harmless(name)}: {_shown(value)}")
     click.echo(f"key       {_shown(record.key)}\nvalue\n{_shown(record.value)}")
 
 
@@ -246,7 +246,8 @@ def bury(given: Given) -> None:
     The leader does so when the record fails the next time: it sets the record aside as a dead
     letter if the career has a topic for these, else it skips the record with a warning. leaderq
     history shows who asked. If the leader does not do it in time (because the record does not fail
-    any more, or nobody leads), the request is taken back, and the exit code is 1.
+    any more, or nobody leads), the request is taken back, and the exit code is 1. Ctrl-C and
+    SIGTERM take it back, too.
 
     \b
     Examples:
@@ -264,17 +265,19 @@ def bury(given: Given) -> None:
         raise ConfigurationError(
             f"the career will not handle {', '.join(given.places)}; give --yes if that is meant"
         )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no request stays unattended
     with connected(given) as session:
         path = Layout(given.settings.root, known_career(session, given.settings)).burials
-        for place in given.places:
-            burials.ask(session, path, place, _me())
-        late = [
-            place
-            for place in given.places
-            if not burials.wait_until_done(session, path, place, given.timeout_s)
-        ]
-        for place in late:
-            burials.take_back(session, path, place)
+        late, until_s = list(given.places), clock.now_s() + given.timeout_s
+        try:
+            for place in given.places:
+                burials.ask(session, path, place, _me())
+            for place in given.places:
+                if burials.wait_until_done(session, path, place, until_s - clock.now_s()):
+                    late.remove(place)
+        finally:
+            for place in late:
+                burials.take_back(session, path, place)
     for place in given.places:
         say(f"{place} {'was not let pass' if place in late else 'was let pass'}")
     if late:
@@ -417,6 +420,11 @@ def _resend(chosen: tuple[DeadLetter, Message]) -> dict[str, Any]:
         "times": letter.times,
         "error": letter.error,
     }
+
+
+def _in_lines(value: object) -> str:
+    """``value`` as a text whose lines a terminal can show safely."""
+    return "\n".join(map(harmless, str(value).split("\n")))
 
 
 def _shown(data: bytes | None) -> str:
