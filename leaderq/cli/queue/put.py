@@ -18,7 +18,7 @@ import click
 
 from leaderq.admin.dyno_queues import DynoAdmin
 from leaderq.base import clock
-from leaderq.base.arguments import require, unless
+from leaderq.base.arguments import is_text, require, unless
 from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import connected
 from leaderq.cli.options import JSON, Given, number, pairs, switch, without_mark
@@ -550,7 +550,7 @@ def from_json(number: int, line: bytes) -> Entry:
     """
     try:
         said = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise BadEntry(f"is not JSON: {exc}") from None
     if not isinstance(said, dict):
         raise BadEntry("is not a JSON object")
@@ -577,9 +577,9 @@ def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
     return value
 
 
-def _value(value: object) -> bytes:
-    if isinstance(value, str):
+def _value(value: Any) -> bytes:
+    if is_text(value):
         return value.encode()
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         return from_base64(value["base64"].encode())
-    raise BadEntry('has a value that is neither text nor {"base64": ...}')
+    raise BadEntry('has a value that is neither text in UTF-8 nor {"base64": ...}')

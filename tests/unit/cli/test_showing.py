@@ -145,6 +145,8 @@ def test_what_one_verb_writes_the_other_reads():
         (b'{"values": [{"base64": "?"}]}', "is not base64"),
         (b'{"value": "a", "priority": true}', 'has a "priority" that is not a whole number'),
         (b'{"corrupt": "x", "data": ""}', "was a corrupt item"),
+        (b"[" * 100_000, "is not JSON"),
+        (b'{"value": "\\ud800"}', "neither text in UTF-8 nor"),
     ],
 )
 def test_a_line_that_is_no_item_says_why(line, said):
