@@ -59,13 +59,20 @@ def require_output() -> None:
         raise ConfigurationError(f"{what}; redirect it to a file, a pipe or /dev/null")
 
 
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """``value`` as JSON in UTF-8, whatever the locale; a lone surrogate, which has no UTF-8, is
+    escaped as JSON escapes it.
+    """
+    return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
 def write_json(value: Mapping[str, Any]) -> None:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    try:
-        text.encode(sys.stdout.encoding)
-    except UnicodeEncodeError:  # JSON has its own escapes
-        text = json.dumps(value, default=str)
-    click.echo(text)
+    click.echo(json_line(value))
+
+
+def abandon_output() -> None:
+    """Let nothing be flushed to standard output any more, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def conclude(sentence: str, as_json: bool, **values: Any) -> None:

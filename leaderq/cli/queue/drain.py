@@ -11,7 +11,6 @@ from __future__ import annotations
 import array
 import base64
 import fcntl
-import json
 import math
 import os
 import select
@@ -27,7 +26,7 @@ from leaderq.admin.dyno_queues import DynoDrain
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
-from leaderq.cli.output import progress, require_output, say
+from leaderq.cli.output import abandon_output, json_line, progress, require_output, say
 from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping, queue_verb
 from leaderq.cli.queue.showing import AnyKind, item_json
 from leaderq.cli.signals import Stopping
@@ -115,7 +114,7 @@ class ItemWriter:
     def write(self, one: Browsed) -> None:
         """Write one item; if this raises, a part of it may have been written."""
         if self._as_json:
-            self._send(json.dumps(item_json(one, self.kind), ensure_ascii=False).encode() + b"\n")
+            self._send(json_line(item_json(one, self.kind)) + b"\n")
         elif one.items:
             self._send(b"".join(self._line(value) + self._end for value in one.items))
 
@@ -150,11 +149,11 @@ def drain(given: Given) -> ExitCode:
     letters, and messages whose payload is in a body store stay.
 
     An item is deleted only after it was written or, if standard output is a pipe, after the reader
-    has taken it. Until then it is set aside, where no consumer sees it. If the reader goes away
-    (exit code 1), or at Ctrl-C, items that were not taken go back to their places. After kill -9,
-    they stay set aside (queue ls says so) until the next drain, which writes them; a few hundred
-    items may then be written twice. In a Dyno queue, they are delivered again instead. Run one
-    drain of a queue at a time.
+    has taken it. Until then it is set aside, where no consumer sees it. If the reader goes away or
+    the disk is full (exit code 1), or at Ctrl-C, items that were not taken go back to their places.
+    After kill -9, they stay set aside (queue ls says so) until the next drain, which writes them; a
+    few hundred items may then be written twice. In a Dyno queue, they are delivered again instead.
+    Run one drain of a queue at a time.
 
     \b
     Examples:
@@ -168,8 +167,7 @@ def drain(given: Given) -> ExitCode:
     path, limit, follow = given.path, given.limit, given.follow
     needs_yes(given, f"this takes the items at {path} out of the queue")
     with Stopping() as stopping, keeping(given) as keeper:
-        outlet_fd = sys.stdout.fileno()
-        drained = _Drained(given, Outlet(outlet_fd, stopping))
+        drained = _Drained(given, Outlet(sys.stdout.fileno(), stopping))
         is_shown = not (follow or sys.stdout.isatty())
         total = min(limit or 2**31, keeper.depth())
         try:
@@ -187,9 +185,12 @@ def drain(given: Given) -> ExitCode:
         except KeyboardInterrupt:
             if not follow:
                 raise
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), outlet_fd)  # nothing is flushed to it at exit
-            say("the reader went away; what it had not read went back")
+        except OSError as exc:
+            abandon_output()
+            if isinstance(exc, BrokenPipeError):
+                say("the reader went away; what it had not read went back")
+            else:
+                say(f"standard output cannot be written: {exc}; what was not written went back")
             return ExitCode.FAILED
         finally:
             drained.sum_up(path)

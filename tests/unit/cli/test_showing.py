@@ -10,7 +10,9 @@ import sys
 import termios
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -18,16 +20,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.admin.dyno_queues import BrowsedMessage
 from leaderq.admin.text import brief, duration, is_like, local
 from leaderq.base import clock
-from leaderq.cli import careers, ensemble
+from leaderq.base.exits import ExitCode
+from leaderq.cli import careers, ensemble, main
 from leaderq.cli.demo import stage
 from leaderq.cli.demo.stage import DemoStage, StoodStill
 from leaderq.cli.doctor import _own_store, judge_dead_letters, judge_topic
 from leaderq.cli.ensemble import ServerView, judge_servers, judge_tick, view_of
 from leaderq.cli.finding import Verdict
 from leaderq.cli.output import Shade, say, shaded, write_table
-from leaderq.cli.queue.drain import Outlet
+from leaderq.cli.queue import drain
+from leaderq.cli.queue.drain import ItemWriter, Outlet
 from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
 from leaderq.cli.queue.showing import item_json
 from leaderq.cli.signals import Stopping
@@ -188,6 +193,32 @@ def test_a_filter_that_looks_like_a_pattern_is_also_a_part_of_a_name():
         True
     ] * 4
     assert not is_like("[xyz]", "jobs")
+
+
+def test_what_no_utf_8_can_hold_is_escaped_as_json_escapes_it():
+    said = {"headers": {"by": "\ud800"}}
+    message = BrowsedMessage("0/m", b"", [b"x"], None, None, 1, 0, None, said)
+    lines: list[bytes] = []
+    ItemWriter(lines.append, as_json=True, as_base64=False, null=False).write(message)
+    assert json.loads(lines[0])["headers"] == said["headers"]
+
+
+def test_a_drain_to_a_full_disk_says_so_and_keeps_nothing(monkeypatch, capsys):
+    kept: list[Browsed] = []
+    draining = SimpleNamespace(
+        kind=QueueKind.PLAIN,
+        wake=lambda: None,
+        keep=kept.append,
+        batches=lambda *_, **__: iter([[item("queue-0000000001", b"x")]]),
+    )
+    keeper = SimpleNamespace(depth=lambda: 1, drain=lambda: nullcontext(draining))
+    monkeypatch.setattr(drain, "keeping", lambda _given: nullcontext(keeper))
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["queue", "drain", "/q", "--yes"]) == ExitCode.FAILED
+    err = capsys.readouterr().err
+    assert "No space left on device; what was not written went back\n0 drained" in err
+    assert not kept
 
 
 def readable(fd: int) -> int:
