@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ import click
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch, verb
-from leaderq.cli.output import conclude, json_value, require_output, say, write_json, write_rows
+from leaderq.cli.output import (
+    abandon_output,
+    conclude,
+    json_value,
+    require_output,
+    say,
+    write_json,
+    write_rows,
+)
 from leaderq.cli.signals import Stopping
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, SinkAway, SinkBroken
@@ -28,6 +37,7 @@ from leaderq.producing.journal.inspection import JournalView, SegmentView, entri
 
 _DIRECTORY = click.Argument(["directory"], metavar="DIR", type=click.Path(path_type=Path))
 _SET_ASIDE = "set aside"
+_LAST_ID = 2**63 - 1
 _SINK_S = 10.0
 _PAUSE_S = 0.2
 
@@ -164,7 +174,9 @@ def _write_damages(damages: Sequence[Damage], *, as_json: bool, as_error: bool) 
 
 @verb(
     _DIRECTORY,
-    number("--after", "only records after this id", least=0, default=0, metavar="ID"),
+    number(
+        "--after", "only records after this id", least=0, most=_LAST_ID, default=0, metavar="ID"
+    ),
     number("--limit", "N records at most"),
     switch("--all", "everything", help="also records that are acknowledged and not yet deleted"),
     switch("--bad", help="also what can be read of the files set aside (.bad)"),
@@ -187,16 +199,23 @@ def replay(given: Given) -> None:
     """
     require_output()
     out, count = sys.stdout.buffer, 0
-    with _readable(given.directory):
-        for entry in entries(
-            given.directory, after_id=given.after, done_too=given.everything, bad_too=given.bad
-        ):
-            if given.limit is not None and count >= given.limit:
-                break
+    try:
+        for entry in _records(given):
             out.write(_line(entry, decode=given.decode, as_json=given.as_json) + b"\n")
             count += 1
         out.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        abandon_output()
+        raise LeaderqError(f"standard output cannot be written: {exc}") from exc
     say(f"{count} records written")
+
+
+def _records(given: Given) -> Iterator[JournalRecord]:
+    which: Any = {"after_id": given.after, "done_too": given.everything, "bad_too": given.bad}
+    with _readable(given.directory):
+        yield from islice(entries(given.directory, **which), given.limit)
 
 
 def _line(entry: JournalRecord, *, decode: bool, as_json: bool) -> bytes:
@@ -244,7 +263,7 @@ def _plain(value: Any) -> Any:
 )
 def truncate(given: Given) -> None:
     """Discard the oldest records of the journal in DIR as if they had been acknowledged, or delete
-    the files set aside.
+    the files set aside, except those that this command itself has to set aside.
 
     Refused while a process has the journal open. Later records continue the ids. To keep the
     records, write them out with leaderq journal replay first.
@@ -261,14 +280,12 @@ def truncate(given: Given) -> None:
         )
     needs_yes(given, f"this discards {'records' if are_records else 'files'} in {str(directory)!r}")
     with _readable(directory):
-        look(directory)  # refuses to make a journal where there is none
-        given_up, bad = 0, []
+        # It refuses to make a journal where there is none. What opening sets aside was shown to
+        # nobody, and is not deleted.
+        bad = [directory / name for name, _ in look(directory).bad if given.bad]
         with Journal(directory) as journal:
-            if are_records:
-                given_up = journal.ack_to(to_id or journal.next_id - 1)
+            given_up = journal.ack_to(to_id or journal.next_id - 1) if are_records else 0
             left = journal.depth
-        if given.bad:
-            bad = [directory / name for name, _ in look(directory).bad]
             for path in bad:
                 path.unlink()
     conclude(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,29 @@ def test_truncate_gives_up_the_oldest_only_when_really_meant(filled, capfd):
     assert main([*truncate, "--all", "--yes"]) == ExitCode.OK
     with Journal(filled) as journal:
         assert (journal.depth, journal.next_id) == (0, 70)
+
+
+def test_a_truncation_keeps_what_it_has_to_set_aside_itself(filled, capfd):
+    known = filled / "00000000000000000000-00000000.seg.bad"
+    known.write_bytes(b"damaged long ago")
+    flip(segments(filled)[0], 9)
+    truncate = ["journal", "truncate", str(filled), "--all", "--bad", "--yes", "--json"]
+    assert main(truncate) == ExitCode.OK
+    assert [one["files_deleted"] for one in objects(capfd)] == [1]
+    assert not known.exists()
+    assert len([*filled.glob("*.bad")]) == 1
+
+
+def test_a_disk_that_is_full_is_that_of_the_output_and_not_of_the_journal(
+    filled, capfd, monkeypatch
+):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        after = str(2**31)  # which a busy producer reaches in an hour
+        assert main(["journal", "replay", str(filled), "--after", after]) == ExitCode.OK
+        assert main(["journal", "replay", str(filled)]) == ExitCode.FAILED
+    said = "error: standard output cannot be written: [Errno 28] No space left on device\n"
+    assert capfd.readouterr().err.endswith(said)
 
 
 def test_send_stops_at_what_is_refused_only_when_all_in_front_of_it_is_sent(filled):
