@@ -5,7 +5,7 @@ letters, send letters back, and pause consumers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any
 
@@ -45,8 +45,8 @@ from leaderq.cli.queue.showing import (
     queue_row,
     shard_row,
 )
-from leaderq.errors import ConfigurationError
-from leaderq.queues.admin import DeadItem, QueueAdmin, queues_below
+from leaderq.errors import ConfigurationError, NoNode, NoPermission
+from leaderq.queues.admin import DeadItem, Moved, Overview, QueueAdmin, queues_below
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
 
@@ -62,7 +62,7 @@ def ls(given: Given) -> None:
     how long ago the oldest item was put there. Foreign znodes are those that no consumer touches.
 
     An empty queue that leaderq never consumed looks like any other znode: it is shown only if PATH
-    names it.
+    names it. A queue that cannot be read is named on standard error, and left out.
 
     \b
     Examples:
@@ -91,17 +91,30 @@ def _lines(session: Session, given: Given) -> Iterator[tuple[Sequence[Any], dict
             return
         if (seen := own.overview()) is None:
             raise ConfigurationError(missing(session, path))
-    below = [] if seen.depth else list(queues_below(session, path))
-    others = [] if seen.depth else [one.overview() for one in dyno_below(session, path)]
+    found: list[Overview | dict[str, Any]] = []
+    if seen.exists and not seen.depth:
+        found += _overviews(session, given)
     is_queue = seen.depth or seen.shards or seen.dead or seen.consumers or seen.is_paused
-    found = [seen] if is_queue or not (below or others or path == "/") else []
-    for one in below:
-        admin = QueueAdmin(session, QueuePaths(one, given.lock_path), told_kind(given))
-        found += filter(None, [admin.overview()])
-    for each in found:
-        yield queue_row(each, clock.calendar_s() * 1000), queue_json(each)
-    for said in others:
-        yield dyno_row(said), said
+    for each in [seen, *found] if is_queue or not (found or path == "/") else found:
+        if isinstance(each, Overview):
+            yield queue_row(each, clock.calendar_s() * 1000), queue_json(each)
+        else:
+            yield dyno_row(each), each
+
+
+def _overviews(session: Session, given: Given) -> Iterator[Overview | dict[str, Any]]:
+    """Yield the state of each queue below the path; say of which queues it cannot be told."""
+    kind, names = told_kind(given), queues_below(session, given.path)
+    queues = (QueueAdmin(session, QueuePaths(one, given.lock_path), kind) for one in names)
+    for keeper in chain[Operated](queues, dyno_below(session, given.path)):
+        try:
+            seen = keeper.overview()
+        except (ConfigurationError, NoNode, NoPermission) as exc:
+            where = keeper.path if isinstance(keeper, DynoAdmin) else keeper.paths.path
+            say(f"{where} is not shown: {exc}")
+            continue
+        if seen is not None:
+            yield seen
 
 
 @queue_verb(PATH, JSON)

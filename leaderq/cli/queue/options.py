@@ -14,7 +14,7 @@ from leaderq.admin.dyno_queues import DynoAdmin, is_dyno
 from leaderq.cli.connecting import connected, queues
 from leaderq.cli.options import CONNECTION, Given, verb
 from leaderq.cli.output import say
-from leaderq.errors import ConfigurationError, NoNode
+from leaderq.errors import ConfigurationError, NoNode, NoPermission
 from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
@@ -127,6 +127,6 @@ def missing(session: Session, path: str) -> str:
     try:
         for near in difflib.get_close_matches(name, session.children(parent or "/"), n=1):
             hint = f"did you mean {parent}/{near}?"
-    except NoNode:
+    except (NoNode, NoPermission):
         pass
     return f"there is no queue at {path} on {session.address}; {hint}"

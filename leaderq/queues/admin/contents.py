@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from leaderq.base import chance
-from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoNode, NotEmpty
+from leaderq.errors import (
+    ConfigurationError,
+    CorruptItem,
+    LeaderqError,
+    NoNode,
+    NoPermission,
+    NotEmpty,
+)
 from leaderq.queues.wire.names import (
     QueueKind,
     due_ms_of,
@@ -109,8 +116,8 @@ def names_at(session: Session, path: str) -> list[str]:
 
 def queues_below(session: Session, path: str) -> Iterator[str]:
     """Yield the paths of those children of ``path`` that look like queues: they have items, or side
-    data of leaderq. Paths of locks are left out, and so are empty queues without side data, because
-    these look like any other znode.
+    data of leaderq, or their children may not be listed. Paths of locks are left out, and so are
+    empty queues without side data, because these look like any other znode.
 
     :raises NoNode: there is no ``path``.
     """
@@ -124,7 +131,11 @@ def queues_below(session: Session, path: str) -> Iterator[str]:
 
 
 def _has_items(session: Session, path: str) -> bool:
-    for name in names_at(session, path):
+    try:
+        names = names_at(session, path)
+    except NoPermission:
+        return True  # perhaps; whoever looks closer finds out
+    for name in names:
         if kind_of([name]) and not _is_side_data_of_shard(name):
             stat = retry_until_connected(session, partial(session.exists, join(path, name)))
             return stat is not None and stat.ephemeral_owner == 0  # ephemeral: a lock of that name

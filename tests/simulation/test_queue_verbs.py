@@ -1,0 +1,68 @@
+"""``leaderq queue`` on what others have left, spoilt or taken away, in simulated time."""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from leaderq.admin.dyno_queues import DynoAdmin
+from leaderq.base import clock
+from leaderq.cli import connecting, main
+from leaderq.dyno import Message
+from leaderq.dyno.message import Frame
+from leaderq.errors import NoPermission
+from leaderq.queues.admin import QueueAdmin, contents
+from leaderq.queues.wire.payload import encode
+from leaderq.queues.wire.znodes import QueuePaths
+from simulation.scenarios import Guest, scene
+from simulation.test_dyno_defects import D, sides
+from simulation.test_queue_windows import LOCKS, Q, put
+
+LETTER = encode([b"d"])
+
+
+@pytest.fixture
+def verb(monkeypatch, capsys) -> Any:
+    """Runs a verb on the session of a guest; returns its exit code, and what it wrote."""
+    monkeypatch.setattr(connecting, "quiet", lambda: None)
+
+    def run(who: Guest, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(connecting, "open_session", lambda _: nullcontext(who.session))
+        code = who.do(lambda: main(["queue", *words]))
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@scene(1)
+def test_one_queue_that_cannot_be_read_does_not_hide_the_others(s, verb, monkeypatch):
+    (a,) = s.guests("a")
+    listed = contents._children
+
+    def refusing(session, path):
+        if path == "/in/secret":
+            raise NoPermission("this user may not list it", path=path)
+        return listed(session, path)
+
+    monkeypatch.setattr(contents, "_children", refusing)
+    for path in ("mixed/qn-0000000000", "mixed/queue-0000000001", "q/queue-0000000000", "secret"):
+        s.ask(lambda beside, path=path: beside.ensure_path(f"/in/{path}"))
+    code, out, err = verb(a, "ls", "/in")
+    assert (code, [line.split()[0] for line in out.splitlines()[1:]]) == (0, ["/in/q"])
+    assert "/in/mixed is not shown: items of a simple queue and of another" in err
+    assert "/in/secret is not shown: this user may not list it" in err
+    refused = Mock(side_effect=NoPermission("this user may not list it", path="/in/secret"))
+    monkeypatch.setattr(a.session, "children", refused)
+    code, _, err = verb(a, "peek", "/in/secret/nowhere")
+    assert (code, "there is no queue at /in/secret/nowhere on" in err) == (2, True)
+
+
+@scene(1)
+def test_a_queue_whose_path_is_gone_is_shown_with_what_is_beside_it(s, verb):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path("/gone-dead/queue-0000000000"))
+    code, out, err = verb(a, "ls", "/gone")
+    assert (code, "its path is not there" in out, err) == (0, True, "")
