@@ -66,3 +66,28 @@ def test_a_queue_whose_path_is_gone_is_shown_with_what_is_beside_it(s, verb):
     s.ask(lambda beside: beside.ensure_path("/gone-dead/queue-0000000000"))
     code, out, err = verb(a, "ls", "/gone")
     assert (code, "its path is not there" in out, err) == (0, True, "")
+
+
+@scene(1)
+def test_a_lock_path_is_removed_with_its_queue_only_if_it_is_empty(s, verb):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path("/locks/somebody/else"))
+    for path in ("/locks", "/locks/somebody/else"):
+        s.ask(lambda beside: beside.ensure_path("/q"))
+        assert verb(a, "rm", "/q", "--lock-path", path, "--yes")[0] == 0
+        s.until(lambda: "/locks/somebody" in s.cluster.znodes())
+    assert [path for path in s.cluster.znodes() if path[:2] in ("/l", "/q")] == [
+        "/locks",
+        "/locks/somebody",
+    ]
+
+
+@scene(1)
+def test_a_path_of_side_data_that_holds_something_else_is_not_removed(s, verb):
+    (a,) = s.guests("a")
+    for path in ("/team/q", "/team/tallies", "/team/locks", "/team/precious"):
+        s.ask(lambda beside, path=path: beside.ensure_path(path))
+    words = ["rm", "/team/q", "--meta-path", "/team", "--lock-path", "/team/locks", "--yes"]
+    code, _, err = verb(a, *words)
+    assert (code, "is in use: 2 foreign znodes in the side data; purge" in err) == (1, True)
+    assert "/team/precious" in s.cluster.znodes()

@@ -144,7 +144,8 @@ def stats(given: Given) -> None:
 def rm(given: Given) -> None:
     """Delete the queue at each PATH: its znode, its side data, and its lock path if that is empty.
 
-    A queue that holds items or dead letters, or has consumers, is refused, unless --force is given.
+    A queue that holds items, dead letters or foreign znodes, or has consumers, is refused, unless
+    --force is given.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -42,7 +43,7 @@ from leaderq.queues.wire.names import (
 from leaderq.queues.wire.payload import Note, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
 from leaderq.zookeeper import Create, Delete, Session, Stat
-from leaderq.zookeeper.paths import join, parent_of
+from leaderq.zookeeper.paths import is_at_or_below, join, parent_of
 from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing.groups import Operations
@@ -298,24 +299,28 @@ class QueueAdmin:
         return Purged(deleted, held, len(seen.items) - deleted - held - stuck, stuck)
 
     def delete(self, *, force: bool = False) -> int:
-        """Delete the queue and everything beside it: side data, dead letters, empty locks. Returns
-        how many znodes were deleted. A missing path is not an error.
+        """Delete the queue and everything beside it: side data, dead letters, and the lock path if
+        it is empty. Returns how many znodes were deleted. A missing path is not an error.
 
-        :raises RequestRefused: it holds items or dead letters, or consumers are there; with
-            ``force`` these are deleted too, even items that are being worked on.
+        :raises RequestRefused: it holds items or dead letters, or consumers are there, or something
+            else is in it or its side data; with ``force`` these are deleted too, even items that
+            are being worked on.
         :raises ConfigurationError: the path is that of a sharder, whose queues are below it.
         """
         seen = self._own()
         if not force:
             self._refuse_loss(seen)
         deleted = self.purge(held_too=True).deleted if seen.items else 0
-        wanted = (self.paths.path, self.paths.meta, self.paths.dead, self.paths.lock_path)
-        deleted += sum(delete_tree(self._session, path) for path in wanted if path)
+        wanted = (self.paths.path, self.paths.meta, self.paths.dead)
+        deleted += sum(delete_tree(self._session, path) for path in wanted)
+        shared = [] if self.paths.lock_path is None else [self.paths.lock_path]
         side = parent_of(self.paths.meta)
         if self.paths.meta_path is None and side != parent_of(self.paths.path):
             # Of a shard: the place of all shards' side data is deleted with the last shard's.
+            shared.append(side)
+        for path in shared:
             with suppress(NoNode, NotEmpty):
-                self._ask(lambda: self._session.delete(side))
+                self._ask(partial(self._session.delete, path))
                 deleted += 1
         return deleted
 
@@ -327,11 +332,21 @@ class QueueAdmin:
             "dead letters": now.dead,
             "items set aside by a drain": now.aside,
             "consumers": now.consumers,
+            "foreign znodes in the side data": len(self._foreign_beside()),
         }
         held = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         if held:
             why = f"{self.paths.path} is in use: {held}; purge it first, or force its deletion"
             raise RequestRefused(why)
+
+    def _foreign_beside(self) -> list[str]:
+        """The names in the side data that are not of this queue: the path may be a wrong one."""
+        paths = self.paths
+        own = {paths.members, paths.tallies, paths.claims, paths.bound, paths.control}
+        own |= {paths.drained, paths.drains, paths.dead}
+        found = (join(paths.meta, name) for name in names_at(self._session, paths.meta))
+        locks = paths.lock_path or paths.dead
+        return [one for one in found if one not in own and not is_at_or_below(locks, one)]
 
     def drain(self) -> QueueDrain:
         """See :class:`~leaderq.queues.admin.QueueDrain`."""
