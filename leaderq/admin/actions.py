@@ -129,6 +129,9 @@ def _redrive(session: Session, action: Action) -> str:
         letters = islice(admin.dead_letters.browse(wanted), _MOST_REDRIVEN)
         done = admin.dead_letters.requeue(letters)
     if action.detail and not done.moved:
-        raise ConfigurationError(f"dead letter {action.detail} is not there any more")
+        why = "stays: its id is another message's, or it has children"
+        why = why if done.left else "is not there any more"
+        raise ConfigurationError(f"dead letter {action.detail} {why}")
     gone = f"; {done.gone} were gone already" if done.gone else ""
-    return f"{done.moved} sent back to {action.subject}{gone}"
+    left = f"; {done.left} stay, whose ids are those of other messages" if done.left else ""
+    return f"{done.moved} sent back to {action.subject}{gone}{left}"

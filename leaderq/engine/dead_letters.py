@@ -19,10 +19,16 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """``moved`` by us; ``gone``: somebody else moved, changed or dropped them meanwhile."""
+    """``moved`` by us; ``gone``: somebody else moved, changed or dropped them meanwhile; ``left``:
+    they have children, or their ids are those of other messages by now.
+    """
 
     moved: int
     gone: int = 0
+    left: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.moved + other.moved, self.gone + other.gone, self.left + other.left)
 
 
 class DeadLetters(ABC, Generic[L]):
@@ -79,7 +85,7 @@ class DeadLetters(ABC, Generic[L]):
         on_progress: OnProgress | None,
         on_moved: Callable[[L], object] = lambda _: None,
     ) -> Moved:
-        moved = gone = 0
+        moved = gone = left = 0
         begun: deque[L] = deque()
 
         def groups() -> Iterator[Operations]:
@@ -95,10 +101,11 @@ class DeadLetters(ABC, Generic[L]):
             elif isinstance(error, BadVersion | NoNode):
                 gone += 1
             elif isinstance(error, NodeExists | NotEmpty):
+                left += 1
                 why = "letter left, it has children, or its id is another message's"
                 log.warning(f"{why} letter=%s error=%s", self._path(letter), error)
             else:
                 raise error
             if on_progress is not None:
                 on_progress(1)
-        return Moved(moved, gone)
+        return Moved(moved, gone, left)

@@ -327,9 +327,9 @@ def test_a_letter_whose_id_is_taken_stays(s):
     (a,) = sides(s, "a")
     letters = dead(a, Message(id="x", payload=b"old"), Message(payload=b"nameless"))
     a.push(Message(id="x", payload=b"new"))
-    assert a.who.do(letters.requeue) == Moved(1)
+    assert a.who.do(letters.requeue) == Moved(1, left=1)
     assert sorted(texts(a.pop(2, 5.0, least=2))) == ["nameless", "new"]
-    assert a.who.do(letters.requeue) == Moved(0)
+    assert a.who.do(letters.requeue) == Moved(0, left=1)
     assert a.who.do(letters.drop) == Moved(1)
 
 

@@ -91,3 +91,14 @@ def test_a_path_of_side_data_that_holds_something_else_is_not_removed(s, verb):
     code, _, err = verb(a, *words)
     assert (code, "is in use: 2 foreign znodes in the side data; purge" in err) == (1, True)
     assert "/team/precious" in s.cluster.znodes()
+
+
+@scene(1)
+def test_letters_that_cannot_be_moved_are_said_to_be_left(s, verb):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path("/q-dead/queue-0000000000/child"))
+    s.ask(lambda beside: beside.set("/q-dead/queue-0000000000", LETTER))
+    why = "1 left, because their ids are those of other messages, or they have children"
+    sent_back = verb(a, "requeue", "/q", "--all", "--yes")
+    assert sent_back == (0, "", f"0 sent back to /q; {why}; 1 remain\n")
+    assert verb(a, "dead", "/q", "--drop", "--yes") == (0, "", f"0 dropped; {why}\n")

@@ -351,8 +351,8 @@ def dead(given: Given) -> None:
         total = len(given.names) or keeper.dead_letters.count()
         with progress(total, "dropping") as on_progress:
             done = keeper.dead_letters.drop(letters, on_progress=on_progress)
-    gone = f"; {done.gone} already gone" if done.gone else ""
-    conclude(f"{done.moved} dropped{gone}", given.as_json, dropped=done.moved, gone=done.gone)
+    rest = _not_moved(done)
+    conclude(f"{done.moved} dropped{rest}", given.as_json, dropped=done.moved, gone=done.gone)
 
 
 @queue_verb(
@@ -395,15 +395,20 @@ def requeue(given: Given) -> None:
             conclude(f"{count} would be sent back to {path}", as_json, would_requeue=count)
             return
         total = len(given.names) or min(given.limit or 2**31, dead_letters.count())
-        moved = gone = 0
+        done = Moved(0)
         with progress(total, "sending back") as on_progress:
             for some in _paced(letters, given.rate):
-                done = dead_letters.requeue(some, on_progress=on_progress)
-                moved, gone = moved + done.moved, gone + done.gone
+                done += dead_letters.requeue(some, on_progress=on_progress)
         remain = dead_letters.count()
-    lost = f"; {gone} already gone" if gone else ""
-    sentence = f"{moved} sent back to {path}{lost}; {remain} remain"
-    conclude(sentence, as_json, requeued=moved, gone=gone, remain=remain)
+    sentence = f"{done.moved} sent back to {path}{_not_moved(done)}; {remain} remain"
+    conclude(sentence, as_json, requeued=done.moved, gone=done.gone, remain=remain)
+
+
+def _not_moved(done: Moved) -> str:
+    """What a sentence says of the letters that were not moved."""
+    gone = f"; {done.gone} already gone" if done.gone else ""
+    why = "left, because their ids are those of other messages, or they have children"
+    return f"{gone}; {done.left} {why}" if done.left else gone
 
 
 def _chosen(keeper: Operated, given: Given) -> Iterator[DeadItem]:
