@@ -280,19 +280,20 @@ class DynoDrain:
         while before != given != limit:
             before = given
             for some in batched(self._keeper.detect().places, _AT_A_TIME):
-                if given == limit:
-                    return
-                free = [one for one in some if one.rank < _HELD]
-                wanted = free if limit is None else free[: limit - given]
-                found = self._queue.take_out(f"{one.shard}/{one.name}" for one in wanted)
-                self._queue.keep(found)
-                self._open = {one.place: one for one in found}
-                order = [self._open.get(f"{one.shard}/{one.name}") for one in wanted]
-                mine = [one for one in order if one is not None and one.frame.body is None]
-                given += len(mine)
-                if mine:
-                    yield list(map(_taken_out, mine))
-                self._next()
+                free = [f"{one.shard}/{one.name}" for one in some if one.rank < _HELD]
+                while free and given != limit:
+                    # some of these may have to stay: then those behind them count instead
+                    most = len(free) if limit is None else limit - given
+                    wanted, free = free[:most], free[most:]
+                    found = self._queue.take_out(wanted)
+                    self._queue.keep(found)
+                    self._open = {one.place: one for one in found}
+                    order = map(self._open.get, wanted)
+                    mine = [one for one in order if one is not None and one.frame.body is None]
+                    given += len(mine)
+                    if mine:
+                        yield list(map(_taken_out, mine))
+                    self._next()
 
     def keep(self, one: Browsed) -> None:
         if (kept := self._open.pop(one.name, None)) is not None:

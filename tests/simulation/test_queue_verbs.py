@@ -102,3 +102,46 @@ def test_letters_that_cannot_be_moved_are_said_to_be_left(s, verb):
     sent_back = verb(a, "requeue", "/q", "--all", "--yes")
     assert sent_back == (0, "", f"0 sent back to /q; {why}; 1 remain\n")
     assert verb(a, "dead", "/q", "--drop", "--yes") == (0, "", f"0 dropped; {why}\n")
+
+
+@scene(1)
+def test_a_drain_that_is_woken_just_before_it_waits_does_not_wait(s):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path("/q"))
+
+    def waited_s() -> float:
+        with QueueAdmin(a.session, QueuePaths("/q")).drain() as draining:
+            began_s = clock.now_s()
+            draining.wake()  # by a signal
+            draining.await_items(50.0)
+            return clock.now_s() - began_s
+
+    assert a.do(waited_s) < 1.0
+
+
+@scene(1)
+def test_what_has_to_stay_in_a_queue_does_not_count_as_drained(s):
+    """The first two are held by a consumer, or have their payloads in a store."""
+    (a,) = sides(s, "a")
+    names = put(s, *"abcde")
+    s.ask(lambda beside: [beside.create(f"{LOCKS}/{one}", ephemeral=True) for one in names[:2]])
+    a.push([Message(payload=one.encode()) for one in "abcde"])
+    messages = sorted(one for one in s.cluster.znodes() if "/messages/" in one)
+    stored = Frame(b"", body="elsewhere").packed()
+    s.ask(lambda beside: [beside.set(one, stored) for one in messages[:2]])
+
+    def drained(admin: Any) -> list[bytes]:
+        out: list[bytes] = []
+        with admin.drain() as draining:
+            for batch in draining.batches(2):
+                for one in batch:
+                    out += one.items
+                    draining.keep(one)
+        return out
+
+    def both() -> list[list[bytes]]:
+        session = a.who.session
+        with closing(DynoAdmin(session, D)) as dyno:
+            return [drained(admin) for admin in (QueueAdmin(session, QueuePaths(Q, LOCKS)), dyno)]
+
+    assert a.who.do(both) == [[b"c", b"d"]] * 2

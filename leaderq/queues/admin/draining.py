@@ -134,12 +134,15 @@ class QueueDrain:
             before = given
             for found in self._read():
                 wanted = [one for one in found if corrupt_too or one.items is not None]
-                taken = self._set_aside(wanted if limit is None else wanted[: limit - given])
-                given += len(taken)
-                if taken:
-                    yield taken
-                self.settle()
-                self._put_back(list(self._open))
+                while wanted and given != limit:
+                    # others may have some of these: then those behind them count instead
+                    most = len(wanted) if limit is None else limit - given
+                    taken, wanted = self._set_aside(wanted[:most]), wanted[most:]
+                    given += len(taken)
+                    if taken:
+                        yield taken
+                    self.settle()
+                    self._put_back(list(self._open))
                 if given == limit:
                     return
             if given == before:
@@ -158,11 +161,11 @@ class QueueDrain:
     def await_items(self, timeout_s: float) -> None:
         """Wait for a change of the queue, for :meth:`wake`, or ``timeout_s`` seconds."""
         woken, path = self._woken, self._paths.path
-        woken.clear()
         try:
             watch = self._session.watch_node(path, lambda _event: woken.set())
         except ConnectionLost:
             woken.wait(min(timeout_s, _LOOK_S))
+            woken.clear()
             return
         try:
             stat = retry_until_connected(self._session, lambda: self._session.exists(path))
@@ -172,6 +175,7 @@ class QueueDrain:
             woken.wait(min(timeout_s, _LOOK_AGAIN_S) if is_left else timeout_s)
         finally:
             watch.close()
+            woken.clear()  # not before the wait: a signal may have come since the last look
 
     def wake(self) -> None:
         """Make :meth:`await_items` return. May be called from any thread or signal handler."""
