@@ -577,8 +577,8 @@ def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
     return value
 
 
-def _value(value: Any) -> bytes:
-    if is_text(value):
+def _value(value: object) -> bytes:
+    if isinstance(value, str) and is_text(value):
         return value.encode()
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         return from_base64(value["base64"].encode())
