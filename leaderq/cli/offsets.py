@@ -17,7 +17,7 @@ from leaderq.base import host
 from leaderq.cli.career_loading import choose_career, make_career
 from leaderq.cli.connecting import open_session
 from leaderq.cli.options import CONNECTION, JSON, Given, switch, verb
-from leaderq.cli.output import quiet, say, write_json, write_rows
+from leaderq.cli.output import quiet, require_output, say, write_json, write_rows
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, NoNode, RequestRefused
 
@@ -204,6 +204,7 @@ def export(given: Given) -> None:
     Examples:
       leaderq offsets export billing:AdBilling > offsets.jsonl
     """
+    require_output()
     with _opened(given) as career:
         for where, at in sorted(career.store.look_up(career.admin).items()):
             write_json({"topic": where.topic, "partition": where.number, "offset": int(at)})

@@ -75,6 +75,12 @@ def test_an_import_that_cannot_be_meant_sets_nothing(
     assert not career.put
 
 
+def test_an_export_to_a_closed_output_is_refused(career, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "__stdout__", None)
+    assert main(["offsets", "export", "a:A"]) == ExitCode.USAGE
+    assert "standard output is closed" in capsys.readouterr().err
+
+
 def test_what_was_set_is_shown_when_it_is_set(career, capsys):
     assert main(["offsets", "set", "a:A", "--at", "clicks-0=4", "--yes", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["before"] == 3
