@@ -94,6 +94,14 @@ def test_a_path_of_side_data_that_holds_something_else_is_not_removed(s, verb):
 
 
 @scene(1)
+def test_what_was_removed_is_told_to_programs_although_the_next_one_was_refused(s, verb):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path("/q"))
+    code, out, _ = verb(a, "rm", "/q", "/absent", "--yes", "--json")
+    assert (code, out) == (2, '{"deleted": {"/q": 1}}\n')
+
+
+@scene(1)
 def test_letters_that_cannot_be_moved_are_said_to_be_left(s, verb):
     (a,) = s.guests("a")
     s.ask(lambda beside: beside.ensure_path("/q-dead/queue-0000000000/child"))

@@ -156,12 +156,14 @@ def rm(given: Given) -> None:
         raise ConfigurationError("--meta-path belongs to one queue; delete one at a time")
     needs_yes(given, f"this deletes {', '.join(given.paths)}")
     deleted: dict[str, int] = {}
-    for path in given.paths:
-        with keeping(given, path) as keeper:
-            deleted[path] = keeper.delete(force=given.force)
-        say(f"{path}: {deleted[path]} znodes deleted")
-    if given.as_json:
-        write_json({"deleted": deleted})
+    try:
+        for path in given.paths:
+            with keeping(given, path) as keeper:
+                deleted[path] = keeper.delete(force=given.force)
+            say(f"{path}: {deleted[path]} znodes deleted")
+    finally:
+        if given.as_json:
+            write_json({"deleted": deleted})
 
 
 @queue_verb(*QUEUE)
