@@ -23,7 +23,7 @@ from leaderq.cli.connecting import (
     named_career,
     open_session,
 )
-from leaderq.cli.options import CONNECTION, JSON, Given, number, switch, verb
+from leaderq.cli.options import CONNECTION, JSON, Given, letters_with_error, number, switch, verb
 from leaderq.cli.output import conclude, json_value, quiet, say, write_json, write_rows
 from leaderq.cli.topics import check_topics
 from leaderq.config import Section
@@ -43,11 +43,7 @@ _TOPIC = click.Option(
     metavar="TOPIC",
     help="topic of the letters; default: the one its leader last reported, else CAREER-dead",
 )
-_ERROR = click.Option(
-    ["--error"],
-    metavar="TEXT",
-    help="only letters whose error class or text contains TEXT; case is ignored",
-)
+_ERROR = letters_with_error("error class or text")
 _ORIGIN = click.Option(["--origin"], metavar="TOPIC", help="only letters about records of TOPIC")
 _ORIGIN_FORMAT = "{topic}-{partition}@{offset}"
 _LETTER = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
@@ -201,6 +197,7 @@ def replay(given: Given) -> None:
             "a replay sends records to topics that careers read; look with --dry-run, then give"
             " --yes"
         )
+    check_topics([given.to] if given.to is not None else [])  # an empty one would be no --to
     quiet()
     # As Ctrl-C: an open transaction is aborted rather than left to the broker, and the exit code
     # says that the replay is not complete.

@@ -262,6 +262,22 @@ _DEBUG = SettingOption(
 )
 
 
+def letters_with_error(what: str) -> click.Option:
+    """The option that chooses letters by a text in their ``what``."""
+    return click.Option(
+        ["--error"],
+        metavar="TEXT",
+        callback=_not_empty,
+        help=f"only letters whose {what} contains TEXT; case is ignored",
+    )
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text == "":
+        raise click.BadParameter("an empty text is in each letter; leave it out", ctx, param)
+    return text
+
+
 def needs_yes(given: Given, what: str) -> None:
     """Refuse to destroy anything without ``--yes``. Verbs call it before they connect."""
     if not given.yes:

@@ -15,7 +15,7 @@ from leaderq.admin.dyno_queues import DynoAdmin, dyno_below
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
 from leaderq.cli.connecting import connected
-from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
+from leaderq.cli.options import JSON, YES, Given, letters_with_error, needs_yes, number, switch
 from leaderq.cli.output import conclude, progress, say, write_json, write_rows
 from leaderq.cli.queue.options import (
     KIND,
@@ -304,11 +304,7 @@ def purge(given: Given) -> None:
 # -- dead letters ----------------------------------------------------------------------------------
 
 _NAMES = click.Argument(["names"], nargs=-1, metavar="[NAME]...")
-_ERROR = click.Option(
-    ["--error"],
-    metavar="TEXT",
-    help="only letters whose reason or error contains TEXT; case is ignored",
-)
+_ERROR = letters_with_error("reason or error")
 
 
 @queue_verb(

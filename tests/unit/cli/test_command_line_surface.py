@@ -50,6 +50,7 @@ LEAVES_OF = {
     "topics": "create ls put show",
     "journal": "inspect verify replay send truncate",
 }
+REPLAY = ["dead", "replay", "--career", "c", "--topic", "t", "--kafka", "127.0.0.1:1", "--dry-run"]
 TWICE = ["--at", "a-0=1", "--at", "a-0=2", "--at", "a-1=2"]
 LEAD, CRON = ["lead", "--career", "c"], ["--cron", "* * * * *"]
 LEAVES = [verb for verb in VERBS.split() if verb not in LEAVES_OF]
@@ -155,6 +156,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["dead", "show", f"0:{'9' * 5000}"], "is not PARTITION:OFFSET, such as 0:41"),
         (["offsets", "set", "a:A", "--at", f"a-0={'9' * 5000}"], "is not TOPIC-PARTITION=OFFSET"),
         (["offsets", "set", "a:A", *TWICE], "a-0 is given two offsets, 1 and 2; give one"),
+        (["queue", "dead", "/q", "--drop", "--error", ""], "'--error': an empty text is in each"),
+        ([*REPLAY, "--error", ""], "'--error': an empty text is in each letter"),
+        ([*REPLAY, "--to", ""], "'' cannot be the name of a topic"),
         (["dead", "bury", "--at", f"a-0@{'9' * 5000}"], "is not TOPIC-PARTITION@OFFSET"),
     ],
 )
