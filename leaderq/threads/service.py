@@ -23,9 +23,11 @@ _STRUCK_S = 0.01
 class Service:
     """Runs ``run(service)`` once, on a daemon thread called ``name``.
 
-    Guarantees: ``run`` is called at most once, however many threads call ``start``. After ``stop``
-    has returned ``True``, ``run`` is not running and never will be. What ``run`` raises, of any
-    kind, is logged and kept in ``error``.
+    Guarantees: ``run`` is called at most once, however many threads call ``start``. After ``start``
+    has returned ``True``, it is called even if ``stop`` comes first, so that it can finish what was
+    left to it; except after a ``stop`` amid the ``start``. After ``stop`` has returned ``True``,
+    ``run`` is not running and never will be. What ``run`` raises, of any kind, is logged and kept
+    in ``error``.
     Not guaranteed: that ``run`` ends, if it looks neither at ``wait`` nor at ``is_stopping``.
     """
 
@@ -39,6 +41,8 @@ class Service:
         # Taken by the one call that starts the thread, for good.
         self._unclaimed = primitives.Lock()
         self._thread: primitives.Thread | None = None
+        # Each side sets its own, and then looks at the other: not both find the other unset.
+        self._has_begun = self._is_forestalled = False
 
     @classmethod
     def repeating(cls, name: str, step: Step) -> Service:
@@ -118,16 +122,19 @@ class Service:
         """
         self.is_stopping = True
         self._waker.wake()
-        thread = self._thread
-        if thread is None:
-            return True
-        if thread is primitives.current_thread():
+        if self.is_current:
             return False
-        try:
-            thread.join(None if timeout_s is None else bounded_s(timeout_s))
-        except RuntimeError:
-            return True  # another thread is about to start it: it will find that it was stopped
-        return not thread.is_alive()
+        while True:
+            thread = self._thread
+            if thread is not None:
+                try:
+                    thread.join(None if timeout_s is None else bounded_s(timeout_s))
+                    return not thread.is_alive()
+                except RuntimeError:
+                    pass  # another thread is about to start it
+            self._is_forestalled = True
+            if not self._has_begun:
+                return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """For ``run``: sleep until ``wake``, ``stop`` or the time-out; return whether to go on."""
@@ -149,7 +156,8 @@ class Service:
         return not self.is_stopping
 
     def _serve(self) -> None:
-        if self.is_stopping:
+        self._has_begun = True
+        if self._is_forestalled:
             return
         try:
             self._run(self)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.testing import eventually
-from leaderq.threads import Service
+from leaderq.threads import Listeners, Service
 
 NAME = "leaderq-test-service"
 LONG_S = 60.0
@@ -187,6 +187,31 @@ def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatc
     assert service.start()
     assert service.stop()
     assert work.runs == 1
+
+
+def test_one_that_was_started_runs_even_if_it_is_stopped_before_its_thread_comes_so_far(
+    monkeypatch,
+):
+    gate, told = threading.Event(), []
+    really_run = threading.Thread.run
+
+    def run(thread: threading.Thread) -> None:
+        if thread.name == NAME:
+            gate.wait(LONG_S)
+        really_run(thread)
+
+    monkeypatch.setattr(threading.Thread, "run", run)
+    work, listeners = Work(), Listeners[str](NAME, has_thread=True)
+    service = Service(NAME, work.run)
+    assert service.start()
+    listeners.add(told.append)
+    listeners.announce("put before the stop")
+    assert not service.stop(0)
+    assert not listeners.stop(0)
+    gate.set()
+    assert service.stop()
+    assert listeners.stop(LONG_S)
+    assert (work.runs, told) == (1, ["put before the stop"])
 
 
 def test_a_stop_in_the_middle_of_a_start_does_not_wait_for_it(monkeypatch):
