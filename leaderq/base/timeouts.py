@@ -13,7 +13,7 @@ AS_SET: Final = -1.0
 
 class Deadline:
     """The end of a wait that begins now and lasts ``timeout_s`` seconds; ``None``, or more than a
-    century, is for ever.
+    century, is for ever, and NaN does not wait.
     """
 
     __slots__ = ("_end_s", "timeout_s")
@@ -21,8 +21,8 @@ class Deadline:
     def __init__(self, timeout_s: float | None) -> None:
         self.timeout_s = timeout_s
         self._end_s = None
-        if timeout_s is not None and timeout_s <= MAX_S:
-            self._end_s = clock.now_s() + timeout_s
+        if timeout_s is not None and not timeout_s > MAX_S:  # NaN is not
+            self._end_s = clock.now_s() + max(0.0, timeout_s)
 
     @classmethod
     def asked(cls, timeout_s: float | None, usual_s: float | None) -> Deadline:

@@ -74,6 +74,8 @@ def test_a_request_waits_as_set_or_as_it_says() -> None:
     for ask in (QueueCoordinator().drain, lambda wrong: Deadline.asked(wrong, 7)):
         with pytest.raises(ConfigurationError):
             ask(math.nan)
+    no_time = Deadline(math.nan)
+    assert (no_time.is_over, no_time.remaining_s, no_time.left_s(5.0)) == (True, 0.0, 0.0)
 
 
 def test_what_a_coordinator_of_tasks_takes_is_checked_as_well() -> None:
