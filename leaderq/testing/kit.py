@@ -28,10 +28,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, overload
 
+from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
-from leaderq.base.arguments import require
+from leaderq.base.arguments import Problem, at_least, require, wanted
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
@@ -48,7 +49,7 @@ from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
-from leaderq.schedules import Tick
+from leaderq.schedules import AsyncTick, Tick
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
 
@@ -63,6 +64,7 @@ class FakeTerm(OpenTerm):
     """
 
     def __init__(self, *, number: int, career: str, unclean: bool, lasts_s: float) -> None:
+        require(at_least("lasts_s", lasts_s, 0, "seconds"))
         self.written: list[list[Operation]] = []
         self.waited_s = 0.0
         self._lasts_s = lasts_s
@@ -80,19 +82,22 @@ class FakeTerm(OpenTerm):
         """How long a wait really takes: 0, whether the term is on or not. The seconds count as
         waited.
         """
-        self.waited_s += super()._passing_s(seconds)
+        self.waited_s += max(0.0, super()._passing_s(seconds))
         if self.waited_s >= self._lasts_s:
             self.wind_up(Reason.WITHDRAWN)
         return 0.0
 
     def depose(self, reason: Reason = Reason.SESSION) -> None:
         """Take the leadership away, now: ``check`` and ``write`` raise ``Deposed``."""
-        if not reason.deposes:
-            raise ValueError(f"{reason} ends a term as planned; use step_down")
-        self.wind_up(reason)
+        self._end_as(reason, True, "a Reason that deposes, or use step_down")
 
     def step_down(self, reason: Reason = Reason.STEP_DOWN) -> None:
         """End the term as planned, as an operator would."""
+        self._end_as(reason, False, "a Reason that does not depose, or use depose")
+
+    def _end_as(self, reason: Reason, deposes: bool, remedy: str) -> None:
+        is_fit = isinstance(reason, Reason) and reason.deposes is deposes
+        require(wanted("reason", reason, is_fit, remedy))
         self.wind_up(reason)
 
     def _noted(self, _term: Term, ops: Sequence[Operation]) -> list[Any]:
@@ -109,6 +114,30 @@ def term(
     return FakeTerm(number=number, career=career, unclean=unclean, lasts_s=lasts_s)
 
 
+@overload
+def tick(
+    at: datetime,
+    *,
+    name: str = ...,
+    missed: int = ...,
+    attempt: int = ...,
+    is_requested: bool = ...,
+    term: FakeTerm | None = None,
+) -> Tick: ...
+
+
+@overload
+def tick(
+    at: datetime,
+    *,
+    name: str = ...,
+    missed: int = ...,
+    attempt: int = ...,
+    is_requested: bool = ...,
+    term: AsyncTerm,
+) -> AsyncTick: ...
+
+
 def tick(
     at: datetime,
     *,
@@ -116,13 +145,21 @@ def tick(
     missed: int = 0,
     attempt: int = 1,
     is_requested: bool = False,
-    term: FakeTerm | None = None,
+    term: FakeTerm | AsyncTerm | None = None,
 ) -> Tick:
     """A tick with which a test calls the method of a schedule; ``at`` is an aware time. What the
-    tick writes is in ``written`` of the given ``term``.
+    tick writes is in ``written`` of the given ``term``. For an ``async def`` method give
+    ``term=AsyncTerm(term())``: the tick is an :class:`~leaderq.schedules.AsyncTick`.
+
+    :raises ConfigurationError: ``at`` is not an aware time.
     """
+    is_aware = isinstance(at, datetime) and at.utcoffset() is not None
+    require(wanted("at", at, is_aware, "a datetime with a tzinfo, such as timezone.utc"))
+    told = missed, attempt, is_requested
+    if isinstance(term, AsyncTerm):
+        return AsyncTick(name, at, term, *told, term._term.write)
     held = term or FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0)
-    return Tick(name, at, held, missed, attempt, is_requested, held.write)
+    return Tick(name, at, held, *told, held.write)
 
 
 def records(
@@ -133,11 +170,18 @@ def records(
 ) -> list[Record]:
     """Records of one partition, with offsets from 0. Each value is the record's value, or a pair of
     key and value.
+
+    :raises ConfigurationError: a value is neither.
     """
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
+    require(*(wanted("values", one, _is_pair(one), "bytes, or key and value") for one in pairs))
     return [
         Record(topic, partition, offset, 0, key, value) for offset, (key, value) in enumerate(pairs)
     ]
+
+
+def _is_pair(pair: tuple[object, ...]) -> bool:
+    return len(pair) == 2 and all(one is None or isinstance(one, bytes) for one in pair)
 
 
 @dataclass
@@ -183,20 +227,22 @@ def drive(
     after its batch was handled. With a fault, or with ``may_fail``, the career's error is in the
     result.
 
-    :raises ConfigurationError: the class cannot be run as it is, or it would never read a record of
-        ``given``.
+    :raises ConfigurationError: the class cannot be run as it is, it would never read a record of
+        ``given``, or an argument cannot be used.
     :raises Exception: whatever ``prepare``, ``retire`` or, after its hand-over, a stage raises.
     """
+    batch = [*given]
+    require(*_unfit(career, batch, units, deposed_at, failing_commit))
     check_career(type(career))
     name = career_name(career)
     held = FakeTerm(number=1, career=name, unclean=False, lasts_s=3600.0) if term is None else term
     driven = Driven(held)
     if isinstance(career, Career):
         settings = settings or Settings()
-        career._take(replace(settings, options=dict(options or settings.options)))
+        options = settings.options if options is None else options
+        career._take(replace(settings, options=options))
         career.candidate_id, career.events = "test", EventBus()
     if isinstance(career, KafkaCareer):
-        batch = [*given]
         require(*_strange(career._declared(), batch))
         falls_at = None if deposed_at is None else batch[deposed_at]
         career._assembly = _assembly(career, batch, driven, failing_commit, falls_at)
@@ -225,6 +271,28 @@ def drive(
     if driven.error is not None and not may_fail:
         raise driven.error
     return driven
+
+
+def _unfit(
+    career: object,
+    given: Sequence[Record],
+    units: int,
+    deposed_at: int | None,
+    failing_commit: int | None,
+) -> Iterator[Problem]:
+    yield wanted("career", career, not isinstance(career, type), "an instance of the class")
+    yield at_least("units", units, 1)
+    reads = issubclass(career if isinstance(career, type) else type(career), KafkaCareer)
+    remedy = "what records(...) returned" if reads else "none to a career that reads no topics"
+    for one in given:
+        yield wanted("given", one, reads and isinstance(one, Record), remedy)
+    at = deposed_at
+    is_place = at is None or (type(at) is int and 0 <= at < len(given))
+    yield wanted("deposed_at", at, is_place, "the place of a record in given, from 0")
+    is_commit = failing_commit is None or (reads and type(failing_commit) is int)
+    is_commit = is_commit and (failing_commit is None or failing_commit >= 1)
+    remedy = "the number of a commit, from 1, of a career that reads topics"
+    yield wanted("failing_commit", failing_commit, is_commit, remedy)
 
 
 def _strange(declared: Declaration, given: Sequence[Record]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from leaderq.base.arguments import plain_function, require
+from leaderq.base.arguments import at_least, plain_function, require, require_finished
 from leaderq.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -43,9 +43,16 @@ def eventually(
 
     :raises AssertionError: ``timeout_s`` (times the patience) has passed; it names ``message`` and
         the last value, and chains the last error.
+    :raises ConfigurationError: an argument cannot be used; ``fact`` returns a coroutine, or other
+        work that nobody would do, which would always be true.
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
-    require(plain_function("fact", fact))  # a coroutine is always true
+    require(
+        plain_function("fact", fact),
+        at_least("timeout_s", timeout_s, 0, "seconds"),
+        at_least("interval_s", interval_s, 0, "seconds"),
+    )
+    what = message or getattr(fact, "__name__", "the fact")
     deadline = time.monotonic() + timeout_s * patience()
     while True:
         is_last = time.monotonic() >= deadline
@@ -56,10 +63,10 @@ def eventually(
         except Exception as exc:  # noqa: BLE001 - whatever the fact raises is reported if it is the last answer
             error = exc
         if value:
+            require_finished(value, what)
             return value
         if is_last:
             seen = f"it raised {error!r}" if error is not None else f"its last value was {value!r}"
-            what = message or getattr(fact, "__name__", "the fact")
             raise AssertionError(
                 f"{what}: not true within {timeout_s * patience():g} s; {seen}"
             ) from error

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from math import nan
 from typing import Any
 
 import pytest
 
-from leaderq import LeaderCareer, ScheduledCareer, Tick, schedule
+from leaderq import (
+    AsyncScheduledCareer,
+    AsyncTerm,
+    AsyncTick,
+    LeaderCareer,
+    ScheduledCareer,
+    Tick,
+    schedule,
+)
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
-from leaderq.testing import drive, kit, records, term, tick
+from leaderq.testing import drive, eventually, kit, records, term, tick
 from leaderq.zookeeper import Create
 
 
@@ -155,6 +165,53 @@ def test_the_method_of_a_schedule_is_called_with_a_tick():
     held = term()
     Tidying().tidy(tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc), term=held))
     assert held.written == [[Create("/reports/2026-03-29")]]
+
+
+def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
+    class Tidying(AsyncScheduledCareer):
+        @schedule("0 2 * * *")
+        async def tidy(self, tick: AsyncTick) -> None:
+            assert await tick.term.wait(1)
+            await tick.write([Create(f"/reports/{tick.at:%F}")])
+
+    held = term()
+    at = datetime(2026, 3, 29, 2, tzinfo=timezone.utc)
+    asyncio.run(Tidying().tidy(tick(at, term=AsyncTerm(held))))
+    assert (held.written, held.waited_s) == ([[Create("/reports/2026-03-29")]], 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: drive(Adding), "career=<class"),  # the class, as simulate() takes it
+        (lambda: drive(adding(), THREE, deposed_at=3), "deposed_at=3: give the place"),
+        (lambda: drive(adding(), THREE, deposed_at=-1), "deposed_at=-1: give the place"),
+        (lambda: drive(adding(), THREE, failing_commit=0), "failing_commit=0: give the number"),
+        (lambda: drive(adding(), [b"7"]), "given=b'7': give what records"),
+        (lambda: drive(Failing(), failing_commit=1), "failing_commit=1: give"),  # commits nothing
+        (lambda: drive(Failing(), deposed_at=0), "deposed_at=0: give"),
+        (lambda: drive(Failing(), THREE), "give none to a career that reads no topics"),
+        (lambda: drive(Failing(), units=0), "units=0: give 1 or more"),
+        (lambda: records("clicks", b"79"), "values=(None, 55): give bytes"),
+        (lambda: records("clicks", ["7"]), "values=(None, '7'): give bytes"),
+        (lambda: records("clicks", [(b"k", b"v", b"h")]), "give bytes, or key and value"),
+        (lambda: term(lasts_s=nan), "lasts_s=nan: give 0 or more"),
+        (lambda: term().depose(Reason.STEP_DOWN), "or use step_down"),
+        (lambda: term().step_down(Reason.SESSION), "or use depose"),
+        (lambda: tick(datetime(2026, 3, 29, 2)), "give a datetime with a tzinfo"),  # noqa: DTZ001
+        (lambda: eventually(lambda: False, timeout_s=nan), "timeout_s=nan: give 0 or more"),
+        (lambda: eventually(lambda: False, interval_s=-1), "interval_s=-1: give 0 or more"),
+        (lambda: eventually(lambda: asyncio.sleep(0)), "whose work nobody would do"),
+    ],
+)
+def test_what_would_test_nothing_or_something_else_is_refused(call, said):
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        call()
+
+
+def test_a_wait_of_less_than_no_time_takes_none():
+    held = term(lasts_s=3)
+    assert [held.wait(seconds) for seconds in (-5, 2, 1)] == [True, True, False]
 
 
 def test_offsets_that_the_user_keeps_say_where_to_read_on():
