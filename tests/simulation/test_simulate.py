@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import re
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from leaderq import AsyncLeaderCareer, AsyncTerm
 from leaderq.base import clock
 from leaderq.career import LeaderCareer
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, WouldDeadlock
+from leaderq.kafka import KafkaLeaderCareer
 from leaderq.term import Term
 from leaderq.testing.nemesis.history import What
 from leaderq.testing.simulation import LifeFailed, acted, simulate
@@ -71,11 +73,34 @@ def test_a_career_that_acts_beside_the_next_leader_is_found():
         simulate(LeavesAThread, seeds=20)
 
 
+class Matching(KafkaLeaderCareer):
+    topics = re.compile("orders.*")
+
+    def handle(self, batch: Any, term: Term) -> None: ...
+
+
+class Nesting(LeaderCareer):
+    def execute(self, term: Term) -> None:
+        with pytest.raises(WouldDeadlock):
+            simulate(Nesting, seeds=1)
+        acted({"not": "a text"})  # type: ignore[arg-type]
+        term.wait(1.0)
+
+
+def test_what_was_done_twice_is_told_whatever_it_is_and_to_other_processes_too():
+    with pytest.raises(LifeFailed, match="times: {'not': 'a text'}") as failed:
+        simulate(Nesting, seeds=1, faults=0, seconds=2.0)
+    copy = pickle.loads(pickle.dumps(failed.value))
+    assert (str(copy), copy.seed, copy.problems) == (str(failed.value), 0, failed.value.problems)
+
+
 @pytest.mark.parametrize(
     ("career", "given", "said"),
     [
         (LeavesAThread, {"seeds": 0}, "seeds=0: give 1 or more"),
         (LeavesAThread, {"seeds": "one"}, "seeds='one': give 1 or more"),
+        (LeavesAThread, {"seeds": []}, "seeds=[]: give 1 or more"),
+        (Matching, {}, "Matching.topics=re.compile('orders.*'): give names"),
         (LeavesAThread, {"candidates": 0}, "candidates=0: give 1 or more"),
         (LeavesAThread, {"timeout_s": 0}, "timeout_s=0: give 0.2 to 600.0"),
         (LeavesAThread(), {}, "which cannot be called; give a function"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _hear: Callable[[str], object] | None = None
 
@@ -18,7 +19,12 @@ def acted(what: str) -> None:
         _hear(what)
 
 
-def heard_by(hear: Callable[[str], object] | None) -> None:
-    """Call ``hear`` with each act from now on; ``None``: nobody hears of acts."""
+@contextmanager
+def heard_by(hear: Callable[[str], object]) -> Iterator[None]:
+    """Within the block, call ``hear`` with each act."""
     global _hear
     _hear = hear
+    try:
+        yield
+    finally:
+        _hear = None

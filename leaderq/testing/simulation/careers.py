@@ -53,6 +53,9 @@ class LifeFailed(AssertionError):
         last = "\n".join(self.history[-_TOLD_LINES:])
         super().__init__(f"seed {seed}: {told}\n\nthe end of that life:\n{last}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return LifeFailed, (self.seed, self.problems, self.history)
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
@@ -104,6 +107,7 @@ def simulate(
     only what was ``acted`` counts.
 
     :raises ConfigurationError: an argument cannot be used.
+    :raises WouldDeadlock: another life is being led in this Python process.
     """
     are_seeds = isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes)
     is_count = type(seeds) is int and seeds >= 1
@@ -124,6 +128,7 @@ def simulate(
             life = _UserLife(seed, *options)
             terms += _lead(life)
             lives, acts = lives + 1, acts + len(life.acts)
+    require(wanted("seeds", seeds, lives > 0, "1 or more, or the seeds themselves"))
     return SimulationReport(lives, terms, acts)
 
 
@@ -133,37 +138,34 @@ def _lead(life: _UserLife) -> int:
     kafka, chronicle = simulated_kafka(world), Chronicle(world)
     problems: list[str] = []
     terms: dict[int, Any] = {}
-    try:
-        with installed(world, cluster.network), kafka_installed(kafka):
-            heard_by(partial(_heard, life, world, chronicle, terms))
-            first: Any = life.make()
-            kinds = "give a LeaderCareer or an AsyncLeaderCareer"
-            wrong = f"what career() returns={first!r}: {kinds}"
-            require(None if isinstance(first, Career) else wrong)
-            topics = _filled(life, first, kafka) if isinstance(first, KafkaCareer) else []
-            for number in range(life.candidates):
-                made = partial(_observed, life, world, chronicle, terms)
-                cluster.worker(f"c{number}", made, kafka=kafka.address)
-            lines = kafka.network
-            assert isinstance(lines, KafkaLines)
-            trouble = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
-            try:
-                cluster.keep_running()
-                trouble.plan(life.faults, life.seconds)
-                world.run(life.seconds)
-                trouble.heal_all()
-                chronicle.note(What.HEALED)
-                is_done = partial(_is_done, life, topics) if topics else None
-                world.run(life.seconds + (75.0 if topics else _CALM_S), unless=is_done)
-            except LifeHangs as error:
-                problems.append(str(error))
-            problems += nothing_after_its_term(chronicle.lines, Bounds(life.timeout_s))
-            problems += _twice(life.acts) + _skipped(life, topics)
-            problems += [one for one in failures(world) if "did not answer within" not in one]
-            history = list(world.lines())
-            problems += _idle(life, history)
-    finally:
-        heard_by(None)
+    hear = partial(_heard, life, world, chronicle, terms)
+    with installed(world, cluster.network), kafka_installed(kafka), heard_by(hear):
+        first: Any = life.make()
+        kinds = "give a LeaderCareer or an AsyncLeaderCareer"
+        wrong = f"what career() returns={first!r}: {kinds}"
+        require(None if isinstance(first, Career) else wrong)
+        topics = _filled(life, first, kafka) if isinstance(first, KafkaCareer) else []
+        for number in range(life.candidates):
+            made = partial(_observed, life, world, chronicle, terms)
+            cluster.worker(f"c{number}", made, kafka=kafka.address)
+        lines = kafka.network
+        assert isinstance(lines, KafkaLines)
+        trouble = DrainFaults(cluster, kafka, lines, Faults(cluster, chronicle))
+        try:
+            cluster.keep_running()
+            trouble.plan(life.faults, life.seconds)
+            world.run(life.seconds)
+            trouble.heal_all()
+            chronicle.note(What.HEALED)
+            is_done = partial(_is_done, life, topics) if topics else None
+            world.run(life.seconds + (75.0 if topics else _CALM_S), unless=is_done)
+        except LifeHangs as error:
+            problems.append(str(error))
+        problems += nothing_after_its_term(chronicle.lines, Bounds(life.timeout_s))
+        problems += _twice(life.acts) + _skipped(life, topics)
+        problems += [one for one in failures(world) if "did not answer within" not in one]
+        history = list(world.lines())
+        problems += _idle(life, history)
     if problems:
         raise LifeFailed(life.seed, problems, history)
     return sum(1 for line in chronicle.lines if line.what is What.INAUGURATED)
@@ -177,7 +179,7 @@ def _heard(
         return
     pid = task.process.pid
     term = terms.get(pid)
-    life.acts.append(what)
+    life.acts.append(str(what))
     world.note("acted", doing=what)
     if term is not None:
         chronicle.note(What.EFFECT, who=term.candidate, pid=pid, term=term.number)
@@ -234,16 +236,19 @@ def _noted(life: _UserLife, world: World, records: Sequence[Record], term: Any) 
 
 
 def _filled(life: _UserLife, career: Any, kafka: SimulatedKafka) -> list[tuple[Partition, int]]:
+    is_named = isinstance(career.topics, Iterable)
+    remedy = "names, in a subclass of yours: which topics a pattern matches is not known here"
+    require(wanted(f"{type(career).__qualname__}.topics", career.topics, is_named, remedy))
     topics = [career.topics] if isinstance(career.topics, str) else list(career.topics)
-    wanted = []
+    filled = []
     for topic in topics:
         kafka.acts(lambda all_, name=topic: all_.create_topic(name, life.partitions))  # type: ignore[misc]
         for number in range(life.records):
             where = Partition(topic, number % life.partitions)
             row = Record(topic, where.number, -1, 0, b"%d" % number, b"%d" % number, [])
             kafka.acts(lambda all_, at=where, one=row: all_.log_of(at).append([one]))  # type: ignore[misc]
-            wanted.append((where, number // life.partitions))
-    return wanted
+            filled.append((where, number // life.partitions))
+    return filled
 
 
 def _is_done(life: _UserLife, wanted: Sequence[tuple[Partition, int]]) -> bool:

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from leaderq.base import chance, clock, host
+from leaderq.errors import WouldDeadlock
 from leaderq.testing.simulation import primitives as simulated
 from leaderq.testing.simulation.client import SimulatedClient, SimulatedEnder
 from leaderq.testing.simulation.network import Network
@@ -209,10 +210,10 @@ def installed(world: World, network: Network | None = None) -> Iterator[World]:
 
     The life is over, and all its tasks have ended, when the block is left.
 
-    :raises RuntimeError: another life is being led.
+    :raises WouldDeadlock: another life is being led.
     """
     if not _leading.acquire(blocking=False):
-        raise RuntimeError("one simulated life is led at a time; end the other first")
+        raise WouldDeadlock("one simulated life is led at a time; end the other first")
     seams = _Seams()
     try:
         with _garbage_collected_between_lives(), _complaints_noted(world):
