@@ -11,6 +11,7 @@ rules find no frame in it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import selectors
 import socket
@@ -23,10 +24,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
-from leaderq.errors import ConfigurationError, ServerFailed
+from leaderq.base.arguments import at_least, instance, plain_function, require, wanted
+from leaderq.errors import ServerFailed, WouldDeadlock
 from leaderq.testing.ports import HOST, LeasedPort, lease_port
+
+log = logging.getLogger(__name__)
 
 _LONGEST_FRAME: Final = 64 << 20
 _AT_ONCE: Final = 256 << 10
@@ -45,7 +49,7 @@ class LaneDecision(Enum):
 
 class Rule:
     """Decides what happens to requests and replies; this rule passes all. Only the proxy's thread
-    calls it.
+    calls it. If it raises, that is logged, and the frame is passed.
 
     ``connection`` tells connections apart. A frame is given without its length; if bytes are
     returned, they take its place.
@@ -321,7 +325,7 @@ class Link:
     def _connect(self, now: float) -> None:
         try:
             sock = socket.create_connection(self._upstream, _CONNECT_TIMEOUT_S)
-        except OSError:
+        except (OSError, UnicodeError):  # the latter of a name that no host can have
             self._retry_at_s = now + _RETRY_S
             if now >= self._wait_until_s:
                 self.cut()
@@ -406,11 +410,10 @@ class FaultProxy:
         framed: bool = True,
         wait_s: float = 0.0,
     ) -> None:
-        host, _, number = upstream.rpartition(":")
-        if not host or "," in upstream or not number.isdigit():
-            raise ConfigurationError(
-                f"a fault proxy stands before one server, host:port; {upstream!r} is not that"
-            )
+        host, _, number = upstream.rpartition(":") if isinstance(upstream, str) else ("", "", "")
+        is_port = number.isdecimal() and len(number) <= 5 and 0 < int(number) < 1 << 16
+        is_one = bool(host) and "," not in host and is_port
+        require(wanted("upstream", upstream, is_one, "the address of one server, host:port"))
         self._upstream = (host, int(number))
         self._wanted_port = port
         self._framed = framed
@@ -487,18 +490,19 @@ class FaultProxy:
 
     def freeze_direction(self, direction: Direction) -> None:
         """Hold the bytes of one direction; ``heal`` delivers them, late."""
-        self._order(lambda: setattr(self._weather[direction], "is_held", True))
+        self._change(direction, is_held=True)
 
     def release_direction(self, direction: Direction) -> None:
         """Deliver what :meth:`freeze_direction` has held; other faults continue."""
-        self._order(lambda: setattr(self._weather[direction], "is_held", False))
+        self._change(direction, is_held=False)
 
     def swallow_direction(self, direction: Direction) -> None:
         """Swallow the bytes of one direction; see :meth:`black_hole`."""
-        self._order(lambda: setattr(self._weather[direction], "is_swallowed", True))
+        self._change(direction, is_swallowed=True)
 
     def delay(self, seconds: float) -> None:
         """Deliver the bytes of each direction ``seconds`` after they came, in their order."""
+        require(at_least("seconds", seconds, 0, "seconds"))
         self._order(lambda: self._set_weather(delay_s=seconds))
 
     def cut(self) -> None:
@@ -517,12 +521,15 @@ class FaultProxy:
         A reply is a frame without its length; pings and watch events are replies, too. Earlier
         replies arrive. The server has done its work, and the client cannot know it.
         """
+        is_test = callable(which)
+        require(plain_function("which", which) if is_test else at_least("which", which, 1))
         self.add_rule(LoseReplies(which, cut))
 
     def drop_reply_to(self, request: FrameTest) -> None:
         """Lose the reply to the first request for which ``request(body)`` is true, and end the
         connection. For ZooKeeper, whose replies begin with the same id as their requests.
         """
+        require(plain_function("request", request))
         self.add_rule(LoseReplyTo(request))
 
     def add_rule(self, rule: Rule) -> None:
@@ -544,6 +551,8 @@ class FaultProxy:
 
     def _order(self, act: Callable[[], T]) -> T:
         thread = self._thread
+        if thread is threading.current_thread():
+            raise WouldDeadlock("a rule cannot order its own fault proxy; do that on your thread")
         if thread is None or not thread.is_alive():
             raise ServerFailed("the fault proxy does not run; start it first")
         done: Future[T] = Future()
@@ -619,11 +628,21 @@ class FaultProxy:
 
     def _judge(self, client: object, body: bytes, *, is_reply: bool) -> LaneDecision | bytes:
         for rule in self._rules.values():
-            decision = (rule.reply if is_reply else rule.request)(client, body)
+            try:
+                decision = (rule.reply if is_reply else rule.request)(client, body)
+                require(instance("decision", decision, LaneDecision | bytes))
+            except Exception:  # this thread serves all connections
+                log.exception("rule of a fault proxy failed, a frame is passed rule=%r", rule)
+                continue
             if decision is not LaneDecision.PASS:
                 self.dropped += is_reply and decision in _LOSSES
                 return decision
         return LaneDecision.PASS
+
+    def _change(self, direction: Direction, **changed: bool) -> None:
+        remedy = " or ".join(map(repr, get_args(Direction)))
+        require(wanted("direction", direction, direction in get_args(Direction), remedy))
+        self._order(lambda: vars(self._weather[direction]).update(changed))
 
     def _set_weather(self, **changed: Any) -> None:
         for weather in self._weather.values():

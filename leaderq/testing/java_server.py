@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
+from leaderq.base.arguments import require, wanted
 from leaderq.errors import ServerFailed
 from leaderq.testing.freezing import freeze
 from leaderq.testing.jars import Progress, class_path, to_stderr
@@ -185,6 +186,9 @@ class JavaServer(OwnServer):
     heap_mb: int
 
     def __init__(self, options: JavaServerOptions) -> None:
+        known = JavaServerOptions.__optional_keys__
+        remedy = f"one of {', '.join(sorted(known))}"
+        require(*(wanted("option", one, one in known, remedy) for one in options))
         super().__init__(options.get("name", self.jar_set), options.get("port"))
         data_dir = options.get("data_dir")
         self._given_folder = Path(data_dir).resolve() if data_dir is not None else None

@@ -252,12 +252,16 @@ class _LogKeeper:
         for server in started_servers() if has_failed else ():
             self.hold(server)
         held, self._held = self._held, {}
-        if has_failed and held:
+        if not (has_failed and held):
+            return
+        self.folders = [str(self.path)]
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / ".gitignore").write_text("*\n")  # whatever the project ignores
-            self.folders = [str(self.path)]
             for name, content in held.items():
                 (self.path / name).write_bytes(content)
+        except OSError as exc:  # would end the whole session
+            self.folders = [f"not kept: {exc}"]
 
 
 _KEEPER = pytest.StashKey[_LogKeeper]()

@@ -8,6 +8,7 @@ never choose the same port, and the kernel frees the lock of a session that is k
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
@@ -16,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
+from leaderq.base import arguments
 from leaderq.errors import ServerFailed
 
 HOST: Final = "127.0.0.1"
@@ -55,23 +57,27 @@ def lease_port(wanted: int | None = None) -> LeasedPort:
     Not guaranteed: that the port is free when the server binds it, because programs that do not
     lease ports may take it. A server that is being started then tries another port.
 
-    :raises ServerFailed: ``wanted`` is taken, or no port is free.
+    :raises ConfigurationError: ``wanted`` is not a port.
+    :raises ServerFailed: ``wanted`` is taken or not allowed, or no port is free.
     """
+    numbers = [random.randint(_FIRST, _LAST) for _ in range(_TRIES)]
+    remedy = f"{_TRIES} ports were tried"
     if wanted is not None:
-        leased = _try_lease(wanted)
-        if leased is None:
-            raise ServerFailed(
-                f"port {wanted} of {HOST} is taken; name another, or none to have one chosen"
-            )
-        return leased
-    for _ in range(_TRIES):
-        leased = _try_lease(random.randint(_FIRST, _LAST))
-        if leased is not None:
-            return leased
-    raise ServerFailed(f"no free port between {_FIRST} and {_LAST} on {HOST} after {_TRIES} tries")
+        is_port = type(wanted) is int and 0 < wanted < 1 << 16
+        odd = arguments.wanted("port", wanted, is_port, "1 to 65535, or None to have one chosen")
+        arguments.require(odd)
+        numbers, remedy = [wanted], "name another, or none to have one chosen"
+    for number in numbers:
+        try:
+            return _leased(number)
+        except OSError as exc:
+            error = exc
+    is_taken = error.errno in (errno.EAGAIN, errno.EADDRINUSE)
+    why = "is taken" if is_taken else f"cannot be used: {error}"
+    raise ServerFailed(f"port {number} of {HOST} {why}; {remedy}")
 
 
-def _try_lease(number: int) -> LeasedPort | None:
+def _leased(number: int) -> LeasedPort:
     folder = Path(tempfile.gettempdir()) / f"leaderq-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     lock = (folder / str(number)).open("w")
@@ -82,5 +88,5 @@ def _try_lease(number: int) -> LeasedPort | None:
             probe.bind((HOST, number))
     except OSError:
         lock.close()
-        return None
+        raise
     return LeasedPort(number, lock)

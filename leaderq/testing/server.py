@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from leaderq.base.arguments import at_least, require
 from leaderq.errors import ServerFailed
 from leaderq.testing.ports import HOST, LeasedPort, lease_port
 from leaderq.testing.waiting import patience
@@ -367,6 +368,7 @@ class PeerGroup(ServerGroup[P]):
     usual_options: Mapping[str, Any] = {}
 
     def __init__(self, size: int = 3, *, name: str | None = None, **options: Any) -> None:
+        require(at_least("size", size, 1))
         name = name or self.kind.what.lower()
         make: Callable[..., Any] = self.kind
         members = [

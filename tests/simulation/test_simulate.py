@@ -88,7 +88,7 @@ class Nesting(LeaderCareer):
 
 
 def test_what_was_done_twice_is_told_whatever_it_is_and_to_other_processes_too():
-    with pytest.raises(LifeFailed, match="times: {'not': 'a text'}") as failed:
+    with pytest.raises(LifeFailed, match=r"times: \{'not': 'a text'\}") as failed:
         simulate(Nesting, seeds=1, faults=0, seconds=2.0)
     copy = pickle.loads(pickle.dumps(failed.value))
     assert (str(copy), copy.seed, copy.problems) == (str(failed.value), 0, failed.value.problems)

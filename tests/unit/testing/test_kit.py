@@ -198,7 +198,7 @@ def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
         (lambda: term(lasts_s=nan), "lasts_s=nan: give 0 or more"),
         (lambda: term().depose(Reason.STEP_DOWN), "or use step_down"),
         (lambda: term().step_down(Reason.SESSION), "or use depose"),
-        (lambda: tick(datetime(2026, 3, 29, 2)), "give a datetime with a tzinfo"),  # noqa: DTZ001
+        (lambda: tick(datetime(2026, 3, 29, 2)), "give a datetime with a tzinfo"),
         (lambda: eventually(lambda: False, timeout_s=nan), "timeout_s=nan: give 0 or more"),
         (lambda: eventually(lambda: False, interval_s=-1), "interval_s=-1: give 0 or more"),
         (lambda: eventually(lambda: asyncio.sleep(0)), "whose work nobody would do"),

@@ -1,0 +1,104 @@
+"""What users of fault proxies, ports and servers give wrongly; no server is started."""
+
+from __future__ import annotations
+
+import re
+import socket
+import tempfile
+from collections.abc import Callable
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderq.errors import ConfigurationError, ServerFailed
+from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer
+from leaderq.testing.fault_proxy import Rule
+from leaderq.testing.plugin import _LogKeeper
+from leaderq.testing.ports import lease_port
+
+FRAME = b"\0\0\0\5hello"
+LONG_S = 60.0
+
+
+class Silent(Rule):
+    def reply(self, connection: object, body: bytes) -> Any:
+        return None
+
+
+def raising(_body: bytes) -> bool:
+    raise KeyError("of the user")
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (lambda proxy: proxy.drop_replies(raising), "KeyError: 'of the user'"),
+        (lambda proxy: proxy.add_rule(Silent()), "decision=None: give"),
+        (lambda proxy: proxy.drop_replies(lambda _: proxy.cut()), "cannot order its own"),
+    ],
+)
+def test_a_rule_that_fails_is_logged_and_the_proxy_serves_on(
+    order: Callable[[FaultProxy], None], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(LONG_S)
+        with FaultProxy(f"127.0.0.1:{server.getsockname()[1]}") as proxy:
+            order(proxy)
+            host, _, port = proxy.address.partition(":")
+            with socket.create_connection((host, int(port)), LONG_S) as client:
+                served, _ = server.accept()
+                with served:
+                    served.sendall(FRAME)
+                    assert client.recv(100) == FRAME
+                    assert proxy.connections == 1
+    assert said in caplog.text
+
+
+def test_a_name_that_no_host_can_have_ends_only_the_connection() -> None:
+    with FaultProxy(f"{'a' * 70}:2181") as proxy:
+        host, _, port = proxy.address.partition(":")
+        client = socket.create_connection((host, int(port)), LONG_S)
+        with client, pytest.raises(ConnectionResetError):
+            client.recv(100)
+        assert proxy.connections == 0
+
+
+def proxy() -> FaultProxy:
+    return FaultProxy("127.0.0.1:2181")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: FaultProxy("host:\N{SUPERSCRIPT TWO}"), "give the address of one server"),
+        (lambda: FaultProxy("host:65536"), "upstream='host:65536': give the address"),
+        (lambda: FaultProxy(2181), "upstream=2181: give the address"),  # type: ignore[arg-type]
+        (lambda: proxy().delay(nan), "seconds=nan: give 0 or more"),
+        (lambda: proxy().freeze_direction("to_sever"), "give 'to_server' or 'to_client'"),  # type: ignore[arg-type]
+        (lambda: proxy().drop_replies(0), "which=0: give 1 or more"),
+        (lambda: proxy().drop_reply_to(None), "request is None"),  # type: ignore[arg-type]
+        (lambda: lease_port(0), "port=0: give 1 to 65535"),
+        (lambda: lease_port(1 << 16), "port=65536: give 1 to 65535"),
+        (lambda: ZooKeeperServer(prot=2181), "option='prot': give one of data_dir, heap_mb"),  # type: ignore[call-arg]
+        (lambda: ZooKeeperEnsemble(0), "size=0: give 1 or more"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        call()
+
+
+def test_folders_that_cannot_be_written_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    keeper = _LogKeeper(file / "logs")
+    keeper._held = {"zookeeper.log": b""}
+    keeper.settle(has_failed=True)
+    assert "not kept: " in keeper.folders[0]
+    monkeypatch.setattr(tempfile, "tempdir", str(file))
+    with pytest.raises(ServerFailed, match="cannot be used: "):
+        lease_port()
