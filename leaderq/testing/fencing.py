@@ -36,7 +36,7 @@ from enum import Enum
 from itertools import count
 from uuid import uuid4
 
-from leaderq.base.arguments import above_0, at_least, plain_function, require
+from leaderq.base.arguments import above_0, at_least, plain_function, require, wanted
 from leaderq.errors import Deposed, told
 from leaderq.fencing import FencingToken
 
@@ -112,6 +112,7 @@ def check_fencing(
     :raises ConfigurationError: an argument cannot be used.
     """
     require(
+        wanted("write", write, callable(write), "a function made with @contextmanager"),
         plain_function("read", read),
         above_0("blocked_after_s", blocked_after_s, "seconds"),
         above_0("timeout_s", timeout_s, "seconds"),
@@ -214,7 +215,7 @@ class _Attempt:
             self.end = _End.WRITTEN
         except Deposed as exc:
             self.end, self.error = _End.REFUSED, exc
-        except Exception as exc:  # noqa: BLE001 - it was not written, and the report says why
+        except BaseException as exc:  # noqa: BLE001 - it was not written, and the report says why
             self.end, self.error = _End.FAILED, exc
         finally:
             self.is_open.set()

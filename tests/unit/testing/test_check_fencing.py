@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,19 @@ def test_a_store_that_hangs_or_never_writes_is_told_and_waited_for_no_longer_tha
         yield
         raise OSError("no disk")
 
+    @contextmanager
+    def leaves(*_: object) -> Iterator[None]:
+        yield
+        pytest.fail("by the user's own code")
+
     report = check_fencing(hangs, lambda _: "older", timeout_s=0.05, blocked_after_s=0.01)
     assert "hangs: nothing for 0.05 s" in report.problems[WriteOrder.EQUAL]
     report = check_fencing(fails, lambda _: None, timeout_s=2, blocked_after_s=0.01)
     assert "is not let in: OSError: no disk" in report.problems[WriteOrder.AFTER]
+    report = check_fencing(leaves, lambda _: None, timeout_s=2, blocked_after_s=0.01)
+    assert "is not let in: Failed: by the user's" in report.problems[WriteOrder.AFTER]
 
 
 def test_arguments_that_cannot_be_used_are_refused():
-    with pytest.raises(ConfigurationError, match=r"read is None.*timeout_s=0.*threads=0"):
-        check_fencing(nullcontext, None, timeout_s=0, threads=0)
+    with pytest.raises(ConfigurationError, match=r"write=5.*read is None.*timeout_s=0.*threads=0"):
+        check_fencing(5, None, timeout_s=0, threads=0)
