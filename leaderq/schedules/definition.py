@@ -170,7 +170,6 @@ def _ms(moment: datetime) -> int:
 @lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:
     """The time zone called ``name``; raises :class:`ConfigurationError` if there is none."""
-    require(wanted("tz", name, isinstance(name, str), "its name, like 'Europe/Berlin'"))
     if name == "UTC":
         return timezone.utc
     from zoneinfo import ZoneInfo
@@ -266,6 +265,7 @@ def when_of(cron: str | None, every_s: float | None, tz: str) -> When:
     """The times that these arguments describe; raises :class:`ConfigurationError`."""
     if (cron is None) == (every_s is None):
         raise ConfigurationError("a schedule needs either a cron expression, or every_s=SECONDS")
+    require(wanted("tz", tz, isinstance(tz, str), "its name, like 'Europe/Berlin'"))
     zone(tz)
     if every_s is not None:
         require(between("every_s", every_s, 0.1, MAX_S))

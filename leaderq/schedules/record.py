@@ -142,12 +142,12 @@ def decode(data: bytes, *, path: str) -> ScheduleRecord:
     def made(found: dict[str, Any]) -> ScheduleRecord:
         running = found.pop("running", None)
         record = ScheduleRecord(
-            int(found.pop("last")),
+            _number("last", int(found.pop("last"))),
             _known(When, found.pop("when")),
-            None if (following := found.pop("next", None)) is None else int(following),
+            None if (at := found.pop("next", None)) is None else _number("next", int(at)),
             run_of(running) if running else None,
-            int(found.pop("ran", 0)),
-            int(found.pop("restarts", 0)),
+            _number("ran", int(found.pop("ran", 0))),
+            _number("restarts", int(found.pop("restarts", 0))),
             tuple(run_of(one) if "at" in one else _gap(one) for one in found.pop("history", ())),
             found,
         )
@@ -184,9 +184,15 @@ def _known(kind: Any, found: Mapping[str, Any]) -> Any:
         wanted, _, or_none = str(one.type).partition(" | ")
         if not isinstance(value, _TYPES.get(wanted, object)) and not (or_none and value is None):
             raise TypeError(f"{one.name!r} is not {one.type}")
-        if isinstance(value, int) and not 0 <= value < _END:
-            raise ValueError(f"{one.name!r} is {value}")
+        if isinstance(value, int):
+            _number(one.name, value)
     return kind(**{one.name: value for one, value in known.items()})
+
+
+def _number(name: str, value: int) -> int:
+    if not 0 <= value < _END:
+        raise ValueError(f"{name!r} is {value}")
+    return value
 
 
 def encode_wishes(wishes: Mapping[str, Any]) -> bytes:

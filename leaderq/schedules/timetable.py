@@ -382,11 +382,14 @@ def timetable_of(career: object, *rest: Any, **options: Any) -> Timetable | None
     """Return the timetable of a career whose class has schedules; ``None`` for other careers.
 
     :raises ConfigurationError: the method of a schedule is not a plain function; in an async
-        career, it is not made with ``async def``.
+        career, it is not made with ``async def``; or it is a stage, which is called at other times.
     """
     found = definitions_of(type(career))
     if not found:
         return None
+    stages = {*getattr(career, "_called", ())}.intersection(found)
+    own = "is called by leaderq itself; give the schedule a method of its own"
+    require(*(f"{name} of {type(career).__qualname__} {own}" for name in sorted(stages)))
     check = coroutine_function if getattr(career, "_is_async", False) else plain_function
     require(*(check(name, getattr(career, name)) for name in found))
     return Timetable(career, [*found.values()], *rest, **options)

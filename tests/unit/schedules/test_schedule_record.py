@@ -75,7 +75,11 @@ def test_each_reason_is_a_sentence_of_its_own() -> None:
 SPOILT: list[dict[str, Any]] = [
     {"last": "x"},
     {"last": float("inf")},
+    {"last": -1},
     {"next": []},
+    {"next": 10**14},
+    {"ran": -1},
+    {"restarts": 10**14},
     {"when": None},
     {"when": {"every_ms": 0}},
     {"when": {"every_ms": -1}},

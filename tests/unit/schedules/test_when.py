@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from itertools import islice
+from typing import Any
 
 import pytest
 from cronsim import CronSim
 
+from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError
 from leaderq.schedules.definition import MOST_COUNTED, When, definitions_of, schedule, when_of
+from leaderq.schedules.timetable import timetable_of
 
 SPRING, AUTUMN = "2026-03-29T00:00+01:00", "2026-10-25T00:00+02:00"  # Berlin's two nights
 DAY_AFTER_SPRING, DAY_AFTER_AUTUMN = "2026-03-30T00:00+02:00", "2026-10-26T00:00+01:00"
@@ -112,6 +115,7 @@ def test_of_ticks_that_come_in_crowds_the_newest_are_looked_at_too(cron, until):
         ({"cron": "61 * * * *"}, "'61 * * * *' cannot be read: Bad minute"),
         ({"cron": "* * * * *", "tz": "Berlin"}, "tz='Berlin' is not a time zone known here"),
         ({"cron": "* * * * *", "tz": timezone.utc}, "give its name, like 'Europe/Berlin'"),
+        ({"cron": "* * * * *", "tz": ["UTC"]}, "give its name, like 'Europe/Berlin'"),
         ({"every_s": "30"}, "every_s='30': give 0.1 to 3"),
         ({"every_s": 1, "catch_up": "first"}, "catch_up='first': give 'last' or 'all' or 'none'"),
         ({"every_s": 1, "grace_s": -1}, "grace_s=-1: give more than 0 seconds, or None"),
@@ -121,6 +125,15 @@ def test_what_cannot_be_used_is_refused_where_it_is_written(options, said):
     with pytest.raises(ConfigurationError) as refused:
         schedule(**options)
     assert said in str(refused.value)
+
+
+def test_a_schedule_of_a_stage_which_is_called_all_the_time_is_refused() -> None:
+    class Reports(LeaderCareer):
+        @schedule("30 2 * * *")
+        def execute(self, tick: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"execute of .*Reports is called by leaderq"):
+        timetable_of(Reports())
 
 
 def test_a_schedule_counts_whatever_its_method_is_wrapped_in():
