@@ -143,8 +143,11 @@ def _is_healthy(career: Career, within_s: float) -> bool:
             answers.append(False)
 
     asked = primitives.Thread(target=ask, name="leaderq-health-check", daemon=True)
-    asked.start()
-    asked.join(within_s)
+    try:
+        asked.start()
+        asked.join(within_s)
+    except RuntimeError:  # the system has no thread left
+        log.exception("healthy() cannot be asked career=%s", type(career).__name__)
     if not answers:
         log.error(
             "healthy() has not answered career=%s within_s=%.1f", type(career).__name__, within_s

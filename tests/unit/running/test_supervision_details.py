@@ -157,6 +157,17 @@ def test_a_career_that_does_not_answer_is_unhealthy(monkeypatch, caplog):
     assert "healthy() has not answered career=Watched within_s=2.0" in caplog.text
 
 
+def test_a_career_that_cannot_be_asked_is_unhealthy(monkeypatch, caplog):
+    def start(self: AtOnce) -> None:
+        if "target" in self.named:
+            raise RuntimeError("can't start new thread")
+        self.words[1](self)
+
+    monkeypatch.setattr(AtOnce, "start", start)
+    assert watched(Watched(True), 9) == 1
+    assert "healthy() cannot be asked career=Watched" in caplog.text
+
+
 def test_what_has_no_health_check_costs_no_thread():
     class Unwatched(LeaderCareer):
         def execute(self, term: Any) -> None: ...
