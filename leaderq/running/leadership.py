@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock, host
-from leaderq.base.arguments import at_least, require, timeout
+from leaderq.base.arguments import at_least, instance, require, timeout
 from leaderq.config import Settings, new_candidate_id
 from leaderq.election import Candidate, EndDetails
 from leaderq.errors import Deposed, NotElected, WouldDeadlock, told
@@ -292,6 +292,7 @@ class _Standing:
 
 
 def _settings(career: str, id: str | None, root: str, **more: Any) -> Settings:
+    require(instance("career", career, str))  # no class gives it a name
     return Settings(career=career, root=root, id=new_candidate_id() if id is None else id, **more)
 
 

@@ -371,6 +371,8 @@ def test_what_cannot_be_used_is_refused_before_anybody_stands(s):
     a = s.actor("a")
     for wrong in (
         lambda: a.session.leadership("x", timeout_s=float("nan")),
+        lambda: a.session.leadership(None),
+        lambda: a.session.terms(None),
         lambda: a.session.terms("x", cool_off_s="5"),
         lambda: Candidate(a.session, "a/b", id="a"),
         lambda: Candidate(a.session, "c", id=5),
