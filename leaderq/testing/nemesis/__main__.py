@@ -31,9 +31,9 @@ def main(seed: int | None, **given: Any) -> None:
     logging.basicConfig(level=logging.ERROR)  # our own session's servers come and go
     seed = random.randrange(1 << 20) if seed is None else seed
     named = {name: value for name, value in given.items() if value is not None}
-    options = NemesisOptions(seed, **named)
-    click.echo(f"seed={seed} minutes={options.minutes:g} folder={options.folder}", err=True)
     try:
+        options = NemesisOptions(seed, **named)
+        click.echo(f"seed={seed} minutes={options.minutes:g} folder={options.folder}", err=True)
         report = run(options, say=lambda line: click.echo(line, err=True))
     except (LeaderqError, OSError) as error:
         click.echo(f"nemesis: error: {error}", err=True)

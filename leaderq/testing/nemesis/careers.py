@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq.career import ILeaderCareer
+from leaderq.base.arguments import require, wanted
+from leaderq.career import ILeaderCareer, LeaderCareer
 from leaderq.errors import ConfigurationError
 from leaderq.term import Term
 from leaderq.testing.nemesis.history import FOLDER, WORKER, What, effect, note
@@ -115,6 +116,8 @@ def __getattr__(name: str) -> Any:
         why = f"{type(exc).__name__}: {exc}"
         what = f"career {target!r} cannot be imported in {Path.cwd()}: {why}"
         raise ConfigurationError(f"{what}; write package.module:Class") from exc
+    is_fit = isinstance(career, type) and issubclass(career, LeaderCareer)
+    require(wanted("career", target, is_fit, "a LeaderCareer; coroutines cannot be shaken yet"))
     os.environ[WORKER] = str(os.getpid())  # children inherit it, and their effects count as ours
     globals()[name] = recorded(career)
     return globals()[name]

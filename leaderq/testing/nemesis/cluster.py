@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from leaderq.base.arguments import above_0, require
 from leaderq.base.exits import ExitCode
 from leaderq.election import Observer, Operator, View
 from leaderq.election.layout import Layout
@@ -56,6 +57,12 @@ class NemesisOptions:
     cwd: Path | str = "."
     root: str = "/nemesis"
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix=f"leaderq-{NAME}-")))
+
+    def __post_init__(self) -> None:
+        require(
+            above_0("minutes", self.minutes),
+            above_0("session_timeout_s", self.session_timeout_s, "seconds"),
+        )
 
     @property
     def handover_budget_s(self) -> float:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from math import nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.errors import ConfigurationError
+from leaderq.testing.nemesis import careers
 from leaderq.testing.nemesis.checkers import (
     Bounds,
     check,
@@ -17,7 +21,26 @@ from leaderq.testing.nemesis.checkers import (
     paused_is_paused,
     register_never_falls_back,
 )
+from leaderq.testing.nemesis.cluster import NemesisOptions
 from leaderq.testing.nemesis.history import History, Kind, Line, What
+
+
+@pytest.mark.parametrize(
+    ("career", "given", "said"),
+    [
+        ("leaderq:AsyncLeaderCareer", {}, "give a LeaderCareer"),
+        ("leaderq:connect", {}, "give a LeaderCareer"),
+        ("a:B", {"minutes": nan}, "minutes=nan: give more than 0"),
+        ("a:B", {"session_timeout_s": 0}, "session_timeout_s=0: give more than 0"),
+    ],
+)
+def test_what_cannot_be_shaken_is_refused(career, given, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setenv(careers.CAREER, career)
+    with pytest.raises(ConfigurationError, match=said):
+        NemesisOptions(1, career, folder=tmp_path, **given)
+        careers.__getattr__("Recorded")
+
 
 BOUNDS = Bounds(timeout_s=6.0)
 
