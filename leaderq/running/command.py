@@ -152,10 +152,13 @@ class CommandCareer(LeaderCareer):
             self._deadline = None
 
     def pass_on(self, number: int) -> None:
-        """Send a signal to the command, if it is running."""
+        """Send a signal to the command, if it is running and may be signalled: one of another user,
+        such as ``sudo``, may not. Signal handlers call this, so it must not raise.
+        """
         process = self._process
         if process is not None:
-            process.send_signal(number)
+            with suppress(PermissionError):
+                process.send_signal(number)
 
     def _start(self, term: Term, deadline: str, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
         values = variables(

@@ -280,6 +280,18 @@ def test_an_end_without_success_has_the_exit_code_of_a_shell(status, code, said)
     assert failure("job", 0) is None
 
 
+def test_a_signal_for_a_command_of_another_user_does_not_end_this_process() -> None:
+    def refuse(number: int) -> None:
+        told.append(number)
+        raise PermissionError
+
+    told: list[int] = []
+    career: Any = CommandCareer(["sudo"])
+    career._process = SimpleNamespace(send_signal=refuse)
+    career.pass_on(10)
+    assert told == [10]
+
+
 def test_what_cannot_be_run_is_told_with_the_exit_code_of_a_shell(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
