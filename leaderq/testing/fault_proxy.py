@@ -536,6 +536,7 @@ class FaultProxy:
         """Add ``rule`` until ``heal``, in place of an earlier rule of its class. If there are
         several rules, the first that does not pass a frame decides.
         """
+        require(instance("rule", rule, Rule))
         self._order(lambda: self._rules.update({type(rule): rule}))
 
     def heal(self) -> None:

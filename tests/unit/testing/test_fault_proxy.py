@@ -78,6 +78,7 @@ def proxy() -> FaultProxy:
         (lambda: proxy().delay(nan), "seconds=nan: give 0 or more"),
         (lambda: proxy().freeze_direction("to_sever"), "give 'to_server' or 'to_client'"),  # type: ignore[arg-type]
         (lambda: proxy().drop_replies(0), "which=0: give 1 or more"),
+        (lambda: proxy().add_rule(raising), "give Rule"),  # type: ignore[arg-type]
         (lambda: proxy().drop_reply_to(None), "request is None"),  # type: ignore[arg-type]
         (lambda: lease_port(0), "port=0: give 1 to 65535"),
         (lambda: lease_port(1 << 16), "port=65536: give 1 to 65535"),
