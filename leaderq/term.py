@@ -22,7 +22,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from leaderq.base import clock
-from leaderq.base.arguments import require, wanted
+from leaderq.base.arguments import is_number, require, wanted
 from leaderq.errors import Deposed, Reason, WouldDeadlock
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import runs_event_loop
@@ -189,7 +189,8 @@ class Term:
         ``cool_off_s``; another candidate leads as soon as ``handOver`` has returned. Returns at
         once; any thread may call it. If the term is ending, this changes nothing.
         """
-        if stand_again_after_s is not None and not 0 <= stand_again_after_s < float("inf"):
+        seconds = 0.0 if stand_again_after_s is None else stand_again_after_s
+        if not (is_number(seconds) and 0 <= seconds < float("inf")):
             raise ValueError(
                 f"stand_again_after_s={stand_again_after_s!r} is not a number of seconds"
             )

@@ -88,7 +88,7 @@ def test_a_wait_ends_at_the_deadline_with_the_term_over(at, monkeypatch):
     assert (term.reason, is_on(term)) == (Reason.LEASE, False)
 
 
-@pytest.mark.parametrize("seconds", [-0.1, float("inf"), float("nan")])
+@pytest.mark.parametrize("seconds", [-0.1, float("inf"), float("nan"), "5"])
 def test_a_career_cannot_stand_again_at_a_time_that_is_none(seconds):
     term = a_term()
     with pytest.raises(ValueError, match="stand_again_after_s"):
