@@ -410,7 +410,8 @@ class FaultProxy:
         framed: bool = True,
         wait_s: float = 0.0,
     ) -> None:
-        host, _, number = upstream.rpartition(":") if isinstance(upstream, str) else ("", "", "")
+        given: Any = upstream
+        host, _, number = given.rpartition(":") if isinstance(given, str) else ("", "", "")
         is_port = number.isdecimal() and len(number) <= 5 and 0 < int(number) < 1 << 16
         is_one = bool(host) and "," not in host and is_port
         require(wanted("upstream", upstream, is_one, "the address of one server, host:port"))

@@ -95,7 +95,7 @@ class FakeTerm(OpenTerm):
         """End the term as planned, as an operator would."""
         self._end_as(reason, False, "a Reason that does not depose, or use depose")
 
-    def _end_as(self, reason: Reason, deposes: bool, remedy: str) -> None:
+    def _end_as(self, reason: Any, deposes: bool, remedy: str) -> None:
         is_fit = isinstance(reason, Reason) and reason.deposes is deposes
         require(wanted("reason", reason, is_fit, remedy))
         self.wind_up(reason)
@@ -153,7 +153,8 @@ def tick(
 
     :raises ConfigurationError: ``at`` is not an aware time.
     """
-    is_aware = isinstance(at, datetime) and at.utcoffset() is not None
+    given: Any = at
+    is_aware = isinstance(given, datetime) and given.utcoffset() is not None
     require(wanted("at", at, is_aware, "a datetime with a tzinfo, such as timezone.utc"))
     told = missed, attempt, is_requested
     if isinstance(term, AsyncTerm):
