@@ -55,13 +55,16 @@ class SerialExecutor:
     def submit(self, work: Callable[[], None]) -> SubmittedWork:
         """Run ``work`` after all work submitted before; the object returned tells when it has
         ended.
+
+        :raises RuntimeError: the system has no thread left; ``submit`` may be called again.
         """
         submitted = SubmittedWork(work)
         if self._queue is None:
-            queue = self._queue = primitives.SimpleQueue()
+            queue: primitives.SimpleQueue[SubmittedWork | None] = primitives.SimpleQueue()
             run = partial(self._run, queue)
             self._thread = primitives.Thread(target=run, name=self._name, daemon=True)
             self._thread.start()
+            self._queue = queue  # after it: else work would wait for a thread that did not start
         self._queue.put(submitted)
         return submitted
 

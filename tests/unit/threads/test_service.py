@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from leaderq.testing import eventually
-from leaderq.threads import Listeners, Service
+from leaderq.threads import Listeners, SerialExecutor, Service
 
 NAME = "leaderq-test-service"
 LONG_S = 60.0
@@ -183,10 +183,15 @@ def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatc
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
             service.start()
+        executor = SerialExecutor(NAME)
+        with pytest.raises(RuntimeError, match="can't start"):
+            executor.submit(lambda: None)
     assert not service.is_running
     assert service.start()
     assert service.stop()
     assert work.runs == 1
+    assert executor.submit(lambda: None).done(LONG_S)
+    executor.close(LONG_S)
 
 
 def test_one_that_was_started_runs_even_if_it_is_stopped_before_its_thread_comes_so_far(
