@@ -63,7 +63,9 @@ class CandidateProcess:
         self._reader: threading.Thread | None = None
 
     def start(self) -> CandidateProcess:
-        """Start the process; return without waiting for anything."""
+        """Start the process, unless it runs; return without waiting for anything."""
+        if self.alive:
+            return self
         self._process = subprocess.Popen(
             self._command,
             cwd=self._cwd,

@@ -32,7 +32,8 @@ def _refuse(sentence: str) -> NoReturn:
 class GivenServer(Server):
     """A server that belongs to somebody else; ``start`` and ``stop`` leave it alone.
 
-    ``on_fault`` is called with a sentence when a fault is asked for (a plugin then skips the test).
+    ``on_fault`` is called with a sentence when a fault is asked for, or something of a server that
+    nobody knows of this one, such as ``members`` (a plugin then skips the test).
     """
 
     on_fault: Callable[[str], NoReturn] = staticmethod(_refuse)
@@ -73,6 +74,12 @@ class GivenServer(Server):
 
     def heal(self) -> None:
         return
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # asked for by Python and pytest
+            raise AttributeError(name)
+        unknown = f"a given server is known by its address only, and has no {name!r}"
+        self.on_fault(f"{self.what} is given by {self._source}; {unknown}")
 
     def _no_faults(self, deed: str) -> NoReturn:
         self.on_fault(f"{self.what} is given by {self._source}; a given server is not {deed}")

@@ -14,9 +14,11 @@ import pytest
 
 from leaderq.errors import ConfigurationError, ServerFailed
 from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer
+from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import Rule
 from leaderq.testing.plugin import _LogKeeper
 from leaderq.testing.ports import lease_port
+from leaderq.testing.provision import provided
 
 FRAME = b"\0\0\0\5hello"
 LONG_S = 60.0
@@ -89,6 +91,26 @@ def proxy() -> FaultProxy:
 def test_what_cannot_be_done_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         call()
+
+
+def test_of_a_given_server_only_the_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADERQ_ZOOKEEPER", "zk:2181")
+    given: Any = provided("ZooKeeperEnsemble").start()
+    assert (given.address, hasattr(given, "__wrapped__")) == ("zk:2181", False)
+    with pytest.raises(ConfigurationError, match=r"LEADERQ_ZOOKEEPER; .* has no 'members'"):
+        given.members  # noqa: B018  (it asks)
+    given.on_fault = pytest.skip  # as the plugin does
+    with pytest.raises(pytest.skip.Exception):
+        given.leader  # noqa: B018
+
+
+def test_a_candidate_that_runs_is_not_started_again() -> None:
+    under = ("sh", "-c", "exec sleep 60", "sh")
+    candidate = CandidateProcess("a:B", id="a", zookeeper="zk:2181", under=under).start()
+    pid = candidate.pid
+    with candidate:
+        assert candidate.pid == pid
+    assert not candidate.alive
 
 
 def test_folders_that_cannot_be_written_are_told(
