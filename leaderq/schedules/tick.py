@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from leaderq.errors import LeaderqError
+
 if TYPE_CHECKING:
     from leaderq.async_term import AsyncTerm
     from leaderq.term import Term
@@ -58,3 +60,8 @@ class AsyncTick(Tick):
 
         held = tuple(ops)
         return await awaited(lambda: self._complete(held), "leaderq-write")
+
+
+def recorded(name: str) -> LeaderqError:
+    """The error for a second :meth:`Tick.write`."""
+    return LeaderqError(f"the tick of {name!r} is recorded as done; call tick.write once")

@@ -44,7 +44,7 @@ from leaderq.schedules.record import (
     encode,
 )
 from leaderq.schedules.stored import AGAIN_S, StoredRecord
-from leaderq.schedules.tick import AsyncTick, Tick
+from leaderq.schedules.tick import AsyncTick, Tick, recorded
 from leaderq.term import Term
 from leaderq.zookeeper import (
     GetData,
@@ -272,9 +272,7 @@ class Timetable:
         self, term: Term, slot: _Slot, run: TickRun, ops: Sequence[Operation]
     ) -> list[Any]:
         if not slot.is_running(run):
-            raise LeaderqError(
-                f"the tick of {slot.definition.name!r} is recorded as done; call tick.write once"
-            )
+            raise recorded(slot.definition.name)
         return self._record_end(term, slot, TickOutcome.DONE, None, ops)
 
     def _record_end(

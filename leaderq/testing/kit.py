@@ -32,7 +32,7 @@ from typing import Any, overload
 
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
-from leaderq.base.arguments import Problem, at_least, require, wanted
+from leaderq.base.arguments import Problem, at_least, instance, require, wanted
 from leaderq.career import Career, ILeaderCareer, career_name, check_career
 from leaderq.config import Settings
 from leaderq.errors import KafkaError
@@ -50,8 +50,10 @@ from leaderq.kafka.stores.offset_store import StoreContext
 from leaderq.running.stages import StageRunner
 from leaderq.running.supervision import Budgets
 from leaderq.schedules import AsyncTick, Tick
+from leaderq.schedules.tick import recorded
 from leaderq.term import OpenTerm, Reason, Term
 from leaderq.zookeeper import Operation
+from leaderq.zookeeper.writing.groups import validated
 
 _LONG_S = 1e9
 
@@ -101,7 +103,8 @@ class FakeTerm(OpenTerm):
         self.wind_up(reason)
 
     def _noted(self, _term: Term, ops: Sequence[Operation]) -> list[Any]:
-        self.written.append([*ops])
+        require(*(instance("operation", op, Operation) for op in ops))
+        self.written.append([*validated(ops)])
         return [None for _ in ops]
 
 
@@ -156,11 +159,19 @@ def tick(
     given: Any = at
     is_aware = isinstance(given, datetime) and given.utcoffset() is not None
     require(wanted("at", at, is_aware, "a datetime with a tzinfo, such as timezone.utc"))
-    told = missed, attempt, is_requested
-    if isinstance(term, AsyncTerm):
-        return AsyncTick(name, at, term, *told, term._term.write)
     held = term or FakeTerm(number=1, career="career", unclean=False, lasts_s=3600.0)
-    return Tick(name, at, held, *told, held.write)
+    results: list[list[Any]] = []
+
+    def complete(ops: Sequence[Operation]) -> list[Any]:
+        if results:
+            raise recorded(name)
+        results.append((held._term if isinstance(held, AsyncTerm) else held).write(ops))
+        return results[0]
+
+    told = missed, attempt, is_requested, complete
+    if isinstance(held, AsyncTerm):
+        return AsyncTick(name, at, held, *told)
+    return Tick(name, at, held, *told)
 
 
 def records(

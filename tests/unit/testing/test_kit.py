@@ -22,7 +22,7 @@ from leaderq import (
     Tick,
     schedule,
 )
-from leaderq.errors import ConfigurationError, KafkaError
+from leaderq.errors import ConfigurationError, KafkaError, LeaderqError
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, eventually, kit, records, term, tick
@@ -165,6 +165,10 @@ def test_the_method_of_a_schedule_is_called_with_a_tick():
     held = term()
     Tidying().tidy(tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc), term=held))
     assert held.written == [[Create("/reports/2026-03-29")]]
+    twice = tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc))
+    twice.write([])
+    with pytest.raises(LeaderqError, match=r"call tick\.write once"):
+        twice.write([])
 
 
 def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
@@ -198,6 +202,8 @@ def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
         (lambda: term(lasts_s=nan), "lasts_s=nan: give 0 or more"),
         (lambda: term().depose(Reason.STEP_DOWN), "or use step_down"),
         (lambda: term().step_down(Reason.SESSION), "or use depose"),
+        (lambda: term().write([("/x", b"1")]), "operation=('/x', b'1'): give"),
+        (lambda: term().write([Create("x")]), "'x'"),
         (lambda: tick(datetime(2026, 3, 29, 2)), "give a datetime with a tzinfo"),
         (lambda: eventually(lambda: False, timeout_s=nan), "timeout_s=nan: give 0 or more"),
         (lambda: eventually(lambda: False, interval_s=-1), "interval_s=-1: give 0 or more"),
