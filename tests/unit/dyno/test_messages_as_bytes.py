@@ -10,35 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.dyno import transitions
+from leaderq.dyno import layout, message, transitions
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.index import Choice
-from leaderq.dyno.layout import (
-    MAX_DUE_MS,
-    MAX_PRIORITY,
-    NO_GROUP,
-    PARTS,
-    DynoPaths,
-    MessageName,
-    RestName,
-    ShardPaths,
-    escaped,
-    group_of,
-    kept_until_ms,
-    name_prefix,
-    parsed_name,
-    parsed_rest,
-    rest_name,
-)
-from leaderq.dyno.message import (
-    MAX_ERROR,
-    DeliveryState,
-    DynoMessage,
-    Frame,
-    Unique,
-    frame_of,
-    is_wanted,
-)
+from leaderq.dyno.layout import NO_GROUP, escaped, group_of, kept_until_ms, name_prefix, parsed_name
+from leaderq.dyno.message import MAX_ERROR, DeliveryState, DynoMessage, Frame, Unique, is_wanted
 from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.errors import BadVersion, ConfigurationError, ConnectionLost, CorruptItem, NoNode
@@ -63,7 +39,7 @@ FRAMES = st.builds(
 @given(FRAMES, st.just((Unique.STARTED, 0.0)) | st.tuples(st.just(Unique.DONE), st.floats(0, 1e6)))
 def test_a_frame_comes_back_as_it_was(frame: Frame, how: tuple[Unique, float]) -> None:
     frame = frame._replace(unique=how[0], unique_s=how[1])
-    assert Frame.read(frame.packed()) == frame == frame_of(frame.packed())
+    assert Frame.read(frame.packed()) == frame == message.frame_of(frame.packed())
 
 
 def framed(header: Any, payload: bytes = b"") -> bytes:
@@ -108,7 +84,7 @@ NO_HEADERS: dict[str, list[Any]] = {
 def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes) -> None:
     with pytest.raises(CorruptItem):
         Frame.read(data)
-    assert frame_of(data) == Frame(b"")
+    assert message.frame_of(data) == Frame(b"")
 
 
 @given(
@@ -294,26 +270,27 @@ TIMES = st.integers(0, 10**15)
 @given(st.integers(0, 99), TIMES, st.none() | st.text(max_size=5), st.integers(0, 10**10 - 1))
 def test_a_name_says_what_it_was_made_of(priority, due_ms, group, sequence):
     name = f"{name_prefix(priority, due_ms, group_of(group))}{sequence:010}"
-    expected = MessageName(priority, min(due_ms, MAX_DUE_MS), group_of(group), sequence)
-    assert parsed_name(name) == expected
+    due_ms = min(due_ms, layout.MAX_DUE_MS)
+    assert parsed_name(name) == layout.MessageName(priority, due_ms, group_of(group), sequence)
 
 
 @given(st.integers(-5, 10**15), st.integers(0, 10**10 - 1))
 def test_a_marker_says_until_when_which_message_rests(until_ms: int, version: int) -> None:
-    until = min(max(until_ms, 0), MAX_DUE_MS)
-    assert parsed_rest(rest_name(until_ms, version, NAME)) == RestName(until, version, NAME)
+    marker = layout.rest_name(until_ms, version, NAME)
+    until = min(max(until_ms, 0), layout.MAX_DUE_MS)
+    assert layout.parsed_rest(marker) == layout.RestName(until, version, NAME)
 
 
 def test_names_are_as_documented() -> None:
-    assert MAX_PRIORITY == 99
+    assert layout.MAX_PRIORITY == 99
     assert name_prefix(7, 12) == "07-0000000000012-00000000-"
     assert name_prefix(7, 10**13) == "07-9999999999999-00000000-"
-    assert rest_name(-1, 2, NAME) == f"0000000000000-2-{NAME}"
+    assert layout.rest_name(-1, 2, NAME) == f"0000000000000-2-{NAME}"
     assert parsed_name(NAME) == (7, 12, "00000000", 3)
     for strange in ("", "x", NAME[1:], f"{NAME}0", NAME.replace("0", "\u0660"), NAME.upper() + "g"):
         assert parsed_name(strange) is None
     for strange in ("", NAME, f"0000000000000-{NAME}", f"0000000000000-12345678901-{NAME}"):
-        assert parsed_rest(strange) is None
+        assert layout.parsed_rest(strange) is None
 
 
 def test_until_when_the_id_of_a_done_message_is_kept() -> None:
@@ -345,17 +322,17 @@ def test_ids_become_one_part_of_a_path() -> None:
             escaped(wrong)
 
 
-SHARD = ShardPaths("/q", "a/b")
+SHARD = layout.ShardPaths("/q", "a/b")
 BASE = "/q/shards/a%2Fb"
 MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
-QUEUE = DynoPaths("/q")
+QUEUE = layout.DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
 LETTER = DeadMessage.of("a/b", NAME, b"d", STATE, "r", 9)
 
 
 def test_where_the_parts_of_a_queue_lie() -> None:
     parts = {"shards", "ids", "windows", "members", "pushes"}
-    assert parts == PARTS
+    assert parts == layout.PARTS
     assert {part: getattr(QUEUE, part) for part in parts} == {part: f"/q/{part}" for part in parts}
     one = QUEUE.shard("a/b")
     assert one is QUEUE.shard("a/b")

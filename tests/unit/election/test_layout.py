@@ -8,26 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leaderq.election.layout import (
-    EndDetails,
-    Layout,
-    TermRecord,
-    Wishes,
-    WishesDecoder,
-    asked_with,
-    closed,
-    decode,
-    encode,
-    in_line,
-    name_prefix,
-    new_guid,
-    next_number,
-    past_with,
-    position_of,
-    sequence,
-    terms_before,
-    unknown_in,
-)
+from leaderq.election import layout
+from leaderq.election.layout import EndDetails, TermRecord, Wishes, closed, decode, past_with
 from leaderq.election.observer import CandidateNode, Member, view_of
 from leaderq.election.software import ProcessNote, Software
 from leaderq.errors import CorruptRecord
@@ -36,12 +18,12 @@ A, B = "0b0fd1c6-0000-4000-8000-000000000001", "0b0fd1c6-0000-4000-8000-00000000
 
 
 def named(guid: str, number: str) -> str:
-    return f"{name_prefix(guid)}{number}"
+    return f"{layout.name_prefix(guid)}{number}"
 
 
 def test_names_are_those_of_a_java_leader_latch():
-    assert name_prefix(A) == f"_c_{A}-latch-"
-    assert len(new_guid()) == 36
+    assert layout.name_prefix(A) == f"_c_{A}-latch-"
+    assert len(layout.new_guid()) == 36
 
 
 @pytest.mark.parametrize(
@@ -56,22 +38,22 @@ def test_names_are_those_of_a_java_leader_latch():
     ],
 )
 def test_the_counter_is_read_as_an_unsigned_number(name, number):
-    assert sequence(name) == number
+    assert layout.sequence(name) == number
 
 
 def test_the_place_names_the_one_in_front():
-    assert in_line(["lock-0000000001", "readme"]) == []  # they are foreign
+    assert layout.in_line(["lock-0000000001", "readme"]) == []  # they are foreign
     names = [named(B, "0000000004"), named(A, "0000000002")]
-    place = position_of(B, names)
+    place = layout.position_of(B, names)
     assert (place.name, place.ahead, place.surplus, place.rank) == (names[0], names[1], (), 1)
-    first = position_of(A, names)
+    first = layout.position_of(A, names)
     assert (first.ahead, first.rank) == (None, 0)
-    assert position_of(A, names[:1]) is None  # it does not stand
+    assert layout.position_of(A, names[:1]) is None  # it does not stand
 
 
 def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
     names = [named(A, "0000000005"), named(A, "0000000003"), named(B, "0000000004")]
-    place = position_of(A, names)
+    place = layout.position_of(A, names)
     assert (place.name, place.ahead, place.surplus, place.rank) == (names[1], None, (names[0],), 0)
 
 
@@ -80,13 +62,13 @@ def test_a_creation_that_happened_twice_counts_once_at_its_foremost_place():
     [("/a", "/a/c", "/a"), ("/a/", "/a/c", "/a"), ("/", "/c", "/"), ("", "/c", "/")],
 )
 def test_all_paths_of_a_career_lie_below_its_base(root, base, shared):
-    layout = Layout(root, "c")
-    assert (layout.root, layout.career, layout.shared, layout.base) == (root, "c", shared, base)
+    made = layout.Layout(root, "c")
+    assert (made.root, made.career, made.shared, made.base) == (root, "c", shared, base)
     names = "candidates processes term control progress offsets attempts burials schedules once"
     for name in names.split():
-        assert getattr(layout, name) == f"{base}/{name}"
-    assert layout.candidate("x") == f"{base}/candidates/x"
-    assert layout.process(0x1F) == f"{base}/processes/1f"
+        assert getattr(made, name) == f"{base}/{name}"
+    assert made.candidate("x") == f"{base}/candidates/x"
+    assert made.process(0x1F) == f"{base}/processes/1f"
 
 
 def numbered(number: int) -> str:
@@ -100,7 +82,7 @@ def numbered(number: int) -> str:
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 2**31 - 1), min_size=1, unique=True))
 def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(start, steps):
     names = [numbered((start + step) % 2**32) for step in sorted(steps)]
-    assert in_line(names[::-1]) == names
+    assert layout.in_line(names[::-1]) == names
 
 
 RECORD = TermRecord(
@@ -127,19 +109,19 @@ B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
     ],
 )
 def test_what_is_written_is_read_again(record):
-    assert decode(type(record), encode(record), path="/p") == record
+    assert decode(type(record), layout.encode(record), path="/p") == record
 
 
 def test_fields_of_a_newer_version_are_kept_where_a_record_is_written_again():
     wishes = decode(Wishes, b'{"paused": true, "colour": "red", "other": 1}', path="/p")
     assert wishes == Wishes(paused=True, other={"colour": "red", "other": 1})
-    written = json.loads(encode(replace(wishes, floor=3)))
+    written = json.loads(layout.encode(replace(wishes, floor=3)))
     assert (written["colour"], written["other"], written["floor"]) == ("red", 1, 3)
     record = decode(TermRecord, b'{"number": 3, "candidate": "a", "mood": ["calm"]}', path="/p")
-    assert json.loads(encode(closed(record, ended=1.0, reason="r")))["mood"] == ["calm"]
+    assert json.loads(layout.encode(closed(record, ended=1.0, reason="r")))["mood"] == ["calm"]
     (former,) = past_with(record)
     assert former == {"number": 3, "candidate": "a", "mood": ["calm"]}
-    (again,) = terms_before(TermRecord(4, past=(former,)))
+    (again,) = layout.terms_before(TermRecord(4, past=(former,)))
     assert again.other == {"mood": ["calm"]}
 
 
@@ -148,13 +130,13 @@ def test_fields_of_a_newer_version_are_kept_where_a_record_is_written_again():
     [(b'{"number":"x","mood":1}', {"mood": 1}), (b"[1]", {}), (b"{", {}), (b"[" * 100_000, {})],
 )
 def test_of_a_damaged_record_what_only_newer_versions_know_is_kept(data, kept):
-    assert unknown_in(data) == kept
+    assert layout.unknown_in(data) == kept
 
 
 def test_numbers_are_dense_and_never_below_an_operators_floor():
-    assert next_number(RECORD, Wishes()) == 4
-    assert next_number(RECORD, Wishes(floor=100)) == 100
-    assert next_number(RECORD, Wishes(floor=2)) == 4
+    assert layout.next_number(RECORD, Wishes()) == 4
+    assert layout.next_number(RECORD, Wishes(floor=100)) == 100
+    assert layout.next_number(RECORD, Wishes(floor=2)) == 4
 
 
 def test_a_leader_is_who_the_record_names_and_still_stands_in_a_term_that_has_not_ended():
@@ -170,7 +152,7 @@ def test_a_leader_is_who_the_record_names_and_still_stands_in_a_term_that_has_no
 def test_a_record_without_news_is_written_as_it_always_was():
     """Older versions read and write these names."""
     names = ["number", "candidate", "id", "host", "pid", "stage", "began", "ended", "reason"]
-    assert list(json.loads(encode(RECORD))) == names
+    assert list(json.loads(layout.encode(RECORD))) == names
 
 
 def test_those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over():
@@ -244,12 +226,12 @@ def test_damaged_former_terms_are_left_out_and_the_others_kept():
     raw = b'{"number":3,"past":[{"number":2,"past":[{}]},5,{"number":-1},"x",null,{"number":1}]}'
     record = decode(TermRecord, raw, path="/p")
     assert record.past == ({"number": 2, "past": [{}]}, {"number": -1}, {"number": 1})
-    assert terms_before(record) == (TermRecord(2), TermRecord(1))
+    assert layout.terms_before(record) == (TermRecord(2), TermRecord(1))
     assert decode(TermRecord, b'{"past":5}', path="/p").past == ()
 
 
 def test_damaged_wishes_are_logged_once_each_and_are_none(caplog):
-    decoder = WishesDecoder("/p/control")
+    decoder = layout.WishesDecoder("/p/control")
     with caplog.at_level(logging.ERROR):
         said = [decoder.decoded(data) for data in (b"{", b"{", b'{"paused":true}', b"[", b"[")]
     assert said == [None, None, Wishes(True), None, None]
@@ -318,8 +300,8 @@ def test_who_asked_is_kept_as_far_as_it_can_be_read():
     for said, kept in (([{"by": "x"}, 5], ({"by": "x"},)), (5, ())):
         data = json.dumps({"floor": 2, "asked": said}).encode()
         assert decode(Wishes, data, path="/w") == Wishes(floor=2, asked=kept)
-    assert b"asked" not in encode(Wishes(paused=True))
-    assert asked_with(({"by": "x"},), {"by": "y\n z", "at": 5}) == (
+    assert b"asked" not in layout.encode(Wishes(paused=True))
+    assert layout.asked_with(({"by": "x"},), {"by": "y\n z", "at": 5}) == (
         {"by": "y z", "at": 5},
         {"by": "x"},
     )

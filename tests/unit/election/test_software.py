@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq.election import software
 from leaderq.election.layout import Layout, TermRecord
-from leaderq.election.software import (
-    ProcessNote,
-    Software,
-    has_failed,
-    is_newer,
-    newer_in,
-    order_of,
-    reading,
-)
+from leaderq.election.software import ProcessNote, Software, is_newer, newer_in, order_of
 from leaderq.errors import NoNode
 from leaderq.zookeeper import GetData
 
@@ -104,7 +97,7 @@ def term(version: str, reason: str | None) -> TermRecord:
 def test_a_version_whose_terms_fail_is_not_preferred(ends, failed):
     """``None``: uncleanly."""
     terms = [each for end in ends for each in (term("1", "failed"), term("2", end))]
-    assert has_failed(Software("2"), terms) is failed
+    assert software.has_failed(Software("2"), terms) is failed
     wanted = None if failed else Software("2")
     assert newer_in([Software("1"), Software("2")], Software("1"), terms) == wanted
 
@@ -142,7 +135,7 @@ def test_what_a_process_says_cannot_hurt(said, known):
 
 def test_what_candidates_run_is_read_by_their_sessions_once_each():
     layout, names = Layout("/r", "c"), ["x", "y", "gone", "z", "java"]
-    steps = reading(layout, names)
+    steps = software.reading(layout, names)
     assert next(steps) == [GetData(layout.candidate(name)) for name in names]
     owners = [SimpleNamespace(ephemeral_owner=owner) for owner in (5, 9, 5, 7)]
     found = [(b"", owner) for owner in owners]

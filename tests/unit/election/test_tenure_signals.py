@@ -11,14 +11,7 @@ from leaderq.election.decision import Input
 from leaderq.election.enlistment import WonClaim
 from leaderq.election.layout import Layout, TermRecord, Wishes, WishesDecoder
 from leaderq.election.tenure import Tenure
-from leaderq.errors import (
-    ConnectionLost,
-    Deposed,
-    NoNode,
-    NotConnected,
-    Reason,
-    SessionExpired,
-)
+from leaderq.errors import ConnectionLost, Deposed, NoNode, NotConnected, Reason, SessionExpired
 from leaderq.events import Stage
 from leaderq.zookeeper import Check, Create
 from leaderq.zookeeper.proof import Proof, Shares

@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 from terms import open_term
 
+from leaderq import fencing
 from leaderq.errors import ConfigurationError, Deposed
-from leaderq.fencing import (
-    METADATA_KEY,
-    FencingToken,
-    Ruling,
-    check_response,
-    conditional_put,
-    judge_header,
-    read_again,
-    term_header,
-)
+from leaderq.fencing import FencingToken, Ruling, check_response, conditional_put, term_header
 
 NINE, TEN = FencingToken("c", 9), FencingToken("c", 10)
 OTHER = FencingToken("other", 12)
@@ -39,7 +31,7 @@ OTHER = FencingToken("other", 12)
 )
 def test_what_a_service_says_and_stores(sent, newest, ruling, stored):
     value = term_header(sent)["Leaderq-Term"] if isinstance(sent, FencingToken) else sent
-    judged = judge_header(value, newest)
+    judged = fencing.judge_header(value, newest)
     assert (judged.ruling, judged.newest) == (ruling, stored)
     assert judged.is_accepted is (ruling is Ruling.ACCEPTED)
     assert judged.headers == ({} if judged.is_accepted or stored is None else term_header(stored))
@@ -47,7 +39,7 @@ def test_what_a_service_says_and_stores(sent, newest, ruling, stored):
 
 def test_a_leader_that_is_answered_with_a_newer_term_is_deposed():
     term = open_term(9)
-    answer = judge_header('9;career="c"', TEN)
+    answer = fencing.judge_header('9;career="c"', TEN)
     lower = {"age": "1"} | {name.lower(): value for name, value in answer.headers.items()}
     with pytest.raises(Deposed, match="https://bills has seen term 10") as refused:
         check_response(term, answer.ruling.status, lower, where="https://bills")
@@ -67,7 +59,7 @@ def test_any_other_answer_is_left_to_the_caller(status, value):
     term.check()
 
 
-def head(text: str | None, name: str = METADATA_KEY) -> dict[str, Any]:
+def head(text: str | None, name: str = fencing.METADATA_KEY) -> dict[str, Any]:
     return {"ETag": '"e"', "Metadata": {"of": "others"} | ({} if text is None else {name: text})}
 
 
@@ -116,4 +108,4 @@ def test_metadata_of_the_user_cannot_replace_the_token():
 
 def test_after_another_writer_was_met_the_object_is_read_again():
     told = (200, 400, 403, 404, 409, 412, 500, 503)
-    assert [status for status in told if read_again(status)] == [404, 409, 412]
+    assert [status for status in told if fencing.read_again(status)] == [404, 409, 412]

@@ -22,16 +22,7 @@ from leaderq.queues.consuming.items import Claim, ItemOutcome, released
 from leaderq.queues.consuming.members import DeathRecords
 from leaderq.queues.wire import payload as payloads
 from leaderq.queues.wire.names import QueueKind, kind_of, sort_key
-from leaderq.queues.wire.payload import (
-    MAX_PLAIN_BYTES,
-    MAX_TEXT,
-    Note,
-    Payload,
-    compressed,
-    decode,
-    encode,
-    is_compressed,
-)
+from leaderq.queues.wire.payload import Note, Payload, compressed, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals, wants_pause
 from leaderq.zookeeper import Create
 
@@ -167,7 +158,7 @@ def test_items_of_one_due_time_go_by_their_numbers_whatever_those_are() -> None:
 
 
 def test_a_note_keeps_two_thousand_characters_of_an_error() -> None:
-    assert MAX_TEXT == 2000
+    assert payloads.MAX_TEXT == 2000
     read = Note.read(Note(error="x" * 2001).packed())
     assert read is not None
     assert read.error == "x" * 2000
@@ -188,7 +179,7 @@ def test_what_is_repeated_far_behind_is_decompressed_too() -> None:
 
 
 def test_as_much_as_allowed_may_come_out_of_gzip_and_not_one_byte_more(monkeypatch):
-    assert MAX_PLAIN_BYTES == 64 * 1024 * 1024
+    assert payloads.MAX_PLAIN_BYTES == 64 * 1024 * 1024
     monkeypatch.setattr(payloads, "MAX_PLAIN_BYTES", 30)
     assert payloads.plain(compressed(b"x" * 30)) == b"x" * 30
     assert payloads.plain(compressed(b"x" * 10) * 3) == b"x" * 30

@@ -11,32 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leaderq.errors import (
-    AccessRefused,
-    BadVersion,
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    NodeExists,
-    NoNode,
-    NotConnected,
-    SessionClosed,
-    SessionExpired,
-)
+from leaderq import errors
+from leaderq.errors import BadVersion, ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.zookeeper import Check, Create, Delete, SetData
 from leaderq.zookeeper.writing import groups as module
-from leaderq.zookeeper.writing.groups import (
-    MultiStatus,
-    OperationGroup,
-    PackedMulti,
-    SendQueue,
-    batched,
-    estimated_bytes,
-    packed,
-    status_of,
-    tell,
-    validated,
-)
+from leaderq.zookeeper.writing.groups import MultiStatus, OperationGroup, PackedMulti, SendQueue
 from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 
@@ -57,15 +36,15 @@ def test_the_estimate_of_a_group_is_what_it_is_made_of(parts: list[tuple[str, by
         made.append([Create(path, data), SetData(path, data), Delete(path), Check(path)][kind])
         text = len(path) if path.isascii() else 4 * len(path)
         expected += 96 + text + (len(data) if kind < 2 else 0) + 7
-    assert estimated_bytes(made, 7) == expected
+    assert module.estimated_bytes(made, 7) == expected
 
 
 def test_only_what_is_created_with_a_number_may_end_in_a_slash() -> None:
     fit = [Create("/a/", sequential=True), Delete("/b")]
-    assert validated(fit) is fit
+    assert module.validated(fit) is fit
     for wrong in (Create("/a/"), SetData("/a/", b""), Delete("a")):
-        with pytest.raises(ConfigurationError):
-            validated([wrong])
+        with pytest.raises(errors.ConfigurationError):
+            module.validated([wrong])
 
 
 def answered(batch: PackedMulti, outcome: Any) -> PackedMulti:
@@ -84,11 +63,11 @@ def test_a_multi_that_was_given_up_is_in_doubt_and_stays_so() -> None:
     assert (batch.status, batch.is_doubtful) == (MultiStatus.UNKNOWN, True)
     answered(batch, BadVersion("behind", index=0))
     assert (batch.status, batch.is_doubtful) == (MultiStatus.NOT_NOW, True)
-    closed = answered(PackedMulti(0, [group()]), SessionClosed("x"))
+    closed = answered(PackedMulti(0, [group()]), errors.SessionClosed("x"))
     assert (closed.status, closed.is_doubtful) == (MultiStatus.OVER, False)
 
 
-@pytest.mark.parametrize("error", [NodeExists("there"), AccessRefused("x")])
+@pytest.mark.parametrize("error", [NodeExists("there"), errors.AccessRefused("x")])
 def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> None:
     alone, both = group(2), [group(), group()]
     assert answered(PackedMulti(0, [alone]), error).culprit() == (alone, alone.operations[0])
@@ -98,7 +77,7 @@ def test_without_an_index_the_only_group_is_the_culprit(error: LeaderqError) -> 
 
 def fit(*waiting: OperationGroup, max_ops: int = 99, max_bytes: int = 999) -> int:
     line = deque(waiting)
-    taken = packed(line, max_ops, max_bytes)
+    taken = module.packed(line, max_ops, max_bytes)
     assert [*taken, *line] == list(waiting)
     return len(taken)
 
@@ -113,7 +92,7 @@ def test_groups_fit_until_operations_or_bytes_are_full_the_guard_included() -> N
 
 
 def test_lists_are_full_but_for_the_last() -> None:
-    assert list(batched(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(module.batched(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
 
 
 def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
@@ -282,7 +261,7 @@ def test_a_refused_batch_is_blamed_if_all_is_answered_and_all_behind_it_wait_aga
         (NodeExists("x"), True, False),
         (BadVersion("x", index=0), False, False),
         (ConnectionLost("x"), False, False),
-        (AccessRefused("x"), True, False),
+        (errors.AccessRefused("x"), True, False),
     ],
 )
 def test_a_batch_is_blamed_only_if_no_former_try_can_have_been_applied(
@@ -353,7 +332,7 @@ def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
 @pytest.mark.parametrize(
     "error, fate",
     [
-        (SessionExpired("x"), MultiStatus.UNKNOWN),
+        (errors.SessionExpired("x"), MultiStatus.UNKNOWN),
         (BadVersion("x", index=0), MultiStatus.NOT_NOW),
         (NoNode("x", index=0), MultiStatus.NOT_NOW),
         (NoNode("x", index=1), MultiStatus.REFUSED),
@@ -361,7 +340,7 @@ def answer(batch: PackedMulti, error: LeaderqError | None = None) -> None:
     ],
 )
 def test_an_error_says_what_became_of_the_multi(error, fate):
-    assert status_of(error) is fate
+    assert module.status_of(error) is fate
 
 
 def test_who_waits_for_several_groups_of_a_multi_hears_of_them_in_one_call():
@@ -413,7 +392,7 @@ class Server:
             self.is_reached = False
         answer = self._apply(batch) if self.is_reached else None
         if self.is_cut:
-            return NotConnected("gone") if fault == "unsent" else ConnectionLost("cut")
+            return errors.NotConnected("gone") if fault == "unsent" else ConnectionLost("cut")
         return answer
 
     def _apply(self, batch: PackedMulti) -> LeaderqError | None:
@@ -502,7 +481,7 @@ def test_what_whoever_is_told_raises_reaches_nobody_else_unless_it_is_ctrl_c(cap
     def telling(error: BaseException) -> None:
         groups = [OperationGroup([Delete("/a")], 1, told) for told in (raising, heard.append)]
         groups[1].told = lambda some, _error: heard.extend(some)
-        tell(groups, error)  # type: ignore[arg-type]
+        module.tell(groups, error)  # type: ignore[arg-type]
 
     for error in (ValueError(), Rude()):
         telling(error)

@@ -12,12 +12,7 @@ from leaderq.errors import ConfigurationError
 from leaderq.testing import eventually
 from leaderq.zookeeper import Credentials, Security
 from leaderq.zookeeper.client import STUCK_S, ClientSupervisor
-from leaderq.zookeeper.connection import (
-    Liveness,
-    ServerConnection,
-    Transport,
-    connect_limit_s,
-)
+from leaderq.zookeeper.connection import Liveness, ServerConnection, Transport, connect_limit_s
 
 T = 6.0
 

@@ -7,15 +7,9 @@ from itertools import count
 import pytest
 
 from leaderq.zookeeper import Create
+from leaderq.zookeeper.writing import groups
 from leaderq.zookeeper.writing import in_flight as module
-from leaderq.zookeeper.writing.groups import (
-    MULTI_BYTES,
-    MULTI_OPS,
-    MultiStatus,
-    OperationGroup,
-    PackedMulti,
-    SendQueue,
-)
+from leaderq.zookeeper.writing.groups import MultiStatus, OperationGroup, PackedMulti, SendQueue
 from leaderq.zookeeper.writing.in_flight import LEAST_BYTES, MOST_BYTES, InFlightLimit
 
 KNOWN = InFlightLimit(1e6, (0.01,) * module.MEASURED)
@@ -116,7 +110,7 @@ def life(servers: Servers, item: int, limit: InFlightLimit | None = None) -> tup
     """Items a second that one writer puts, and the seconds that a small write beside it takes at
     the median. ``limit``: this one always.
     """
-    queue = SendQueue(max_ops=MULTI_OPS, max_bytes=MULTI_BYTES)
+    queue = SendQueue(max_ops=groups.MULTI_OPS, max_bytes=groups.MULTI_BYTES)
     queue.is_halted = False
     order = count()
     events: list[tuple[float, int, PackedMulti | None]] = [(1.0, next(order), None)]

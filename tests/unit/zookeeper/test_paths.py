@@ -3,14 +3,8 @@ from __future__ import annotations
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.zookeeper.paths import (
-    join,
-    name_of,
-    own_path,
-    parent_of,
-    parsed_address,
-    validated_path,
-)
+from leaderq.zookeeper import paths
+from leaderq.zookeeper.paths import join, own_path, parent_of, parsed_address, validated_path
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b", "/a.b/..c", "/é", "/a b"])
@@ -65,7 +59,7 @@ def test_paths_are_joined_and_taken_apart():
     assert join("/", "a", "b") == "/a/b"
     assert join("/x", "a") == "/x/a"
     assert (parent_of("/a/b"), parent_of("/a"), parent_of("/")) == ("/a", "/", "/")
-    assert name_of("/a/b") == "b"
+    assert paths.name_of("/a/b") == "b"
 
 
 @pytest.mark.parametrize(

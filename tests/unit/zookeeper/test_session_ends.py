@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 from certificates import self_signed
 
+from leaderq import zookeeper
 from leaderq.errors import ConfigurationError, ConnectionLost, NotConnected, SessionClosed
-from leaderq.zookeeper import (
-    Check,
-    Create,
-    Credentials,
-    GetData,
-    Security,
-    Session,
-    SessionState,
-    SetData,
-    connect,
-)
+from leaderq.zookeeper import Check, Credentials, GetData, Security, Session, SessionState, SetData
 from leaderq.zookeeper.paths import parsed_address
 
 
@@ -138,7 +129,7 @@ def test_certificates_are_read_once_whatever_becomes_of_the_files_or_the_folder(
 )
 def test_all_that_is_wrong_with_a_connection_is_named_at_once(wrong, named):
     with pytest.raises(ConfigurationError) as caught:
-        connect("no:port:there", **wrong)
+        zookeeper.connect("no:port:there", **wrong)
     assert len(caught.value.problems) == 1 + len(wrong)
     assert named in str(caught.value)
     assert "no:port:there" in str(caught.value)
@@ -153,7 +144,7 @@ def test_all_that_is_wrong_with_a_connection_is_named_at_once(wrong, named):
         lambda s: s.set_async("/a", b"", "1"),
         lambda s: s.set("/a", b"", 1 << 31),
         lambda s: s.delete_async("/a", -2),
-        lambda s: s.multi_async([Create("/a", "text")]),
+        lambda s: s.multi_async([zookeeper.Create("/a", "text")]),
         lambda s: s.multi([SetData("/a", b"", 1 << 40)]),
         lambda s: s.multi([Check("/a", None)]),
         lambda s: s.multi([GetData("/a")]),

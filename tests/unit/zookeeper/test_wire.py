@@ -14,22 +14,7 @@ from leaderq.errors import NoNode
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.requests import Answer, Reply
 from leaderq.zookeeper.translation import NotSent, error_of, translated
-from leaderq.zookeeper.wire import (
-    AddWatch,
-    Check,
-    ChildData,
-    Create,
-    Delete,
-    Failed,
-    GetChildren,
-    GetData,
-    Multi,
-    MultiRead,
-    RemoveWatches,
-    SetData,
-    Stat,
-    WatchMode,
-)
+from leaderq.zookeeper.wire import AddWatch, ChildData, Create, Failed, GetData, Multi, MultiRead
 
 END = struct.pack("!iBi", -1, 1, -1)
 STAT_FIELDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
@@ -62,9 +47,9 @@ A = text("/root/a")
         (Create("/a", b"", ephemeral=True), header(1) + A + text("") + ACL + number(1)),
         (Create("/a", b"", sequential=True), header(1) + A + text("") + ACL + number(2)),
         (Create("/a", b"", True, True), header(1) + A + text("") + ACL + number(3)),
-        (SetData("/a", b"y", 7), header(5) + A + text("y") + number(7)),
-        (Delete("/a"), header(2) + A + number(-1)),
-        (Check("/a", 0), header(13) + A + number(0)),
+        (wire.SetData("/a", b"y", 7), header(5) + A + text("y") + number(7)),
+        (wire.Delete("/a"), header(2) + A + number(-1)),
+        (wire.Check("/a", 0), header(13) + A + number(0)),
     ],
 )
 def test_an_operation_of_a_multi_is_packed_as_the_server_reads_it(operation, body):
@@ -85,7 +70,7 @@ def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_s
 
 def test_the_results_of_a_multi_stand_in_the_order_of_its_operations():
     reply = header(1) + text("/root/a") + header(5) + STAT_BYTES + header(2) + header(13) + END
-    assert Multi.deserialize(reply, 0) == ["/root/a", Stat(*STAT_FIELDS), None, None]
+    assert Multi.deserialize(reply, 0) == ["/root/a", wire.Stat(*STAT_FIELDS), None, None]
 
 
 def test_a_failed_multi_tells_who_failed_and_who_was_rolled_back():
@@ -97,14 +82,14 @@ def test_a_failed_multi_tells_who_failed_and_who_was_rolled_back():
 
 def test_reads_are_packed_without_watches():
     body = header(4) + text("/root/a") + b"\0" + header(8) + text("/root/b") + b"\0" + END
-    assert MultiRead([GetData("/a"), GetChildren("/b")], server_path).serialize() == body
+    assert MultiRead([GetData("/a"), wire.GetChildren("/b")], server_path).serialize() == body
 
 
 def test_each_read_has_its_own_outcome():
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
     reply += header(8) + number(2) + text("x") + text("y")
     reply += header(4) + number(-1) + STAT_BYTES + END
-    stat = Stat(*STAT_FIELDS)
+    stat = wire.Stat(*STAT_FIELDS)
     assert MultiRead.deserialize(reply, 0) == [
         (b"data", stat),
         Failed(-101),
@@ -118,7 +103,7 @@ def test_children_are_read_by_name_and_each_has_its_own_outcome():
     assert ChildData("/root/", ["a", "\xe9"]).serialize() == body
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
     reply += header(4) + struct.pack("!i", -1) + STAT_BYTES + END
-    stat = Stat(*STAT_FIELDS)
+    stat = wire.Stat(*STAT_FIELDS)
     assert ChildData.deserialize(reply, 0) == [
         (b"data", stat.ctime_ms, stat.version),
         Failed(-101),
@@ -128,7 +113,7 @@ def test_children_are_read_by_name_and_each_has_its_own_outcome():
 
 def test_watches_are_added_and_removed_by_path_and_mode():
     assert AddWatch("/a", 1).serialize() == text("/a") + struct.pack("!i", 1)
-    assert RemoveWatches("/a", 5).serialize() == text("/a") + struct.pack("!i", 5)
+    assert wire.RemoveWatches("/a", 5).serialize() == text("/a") + struct.pack("!i", 5)
 
 
 def test_data_never_shows_in_the_repr_of_a_request():
@@ -140,13 +125,13 @@ def test_what_is_no_operation_is_refused():
         with pytest.raises(TypeError, match="not an operation"):
             Multi([strange], server_path, OPEN_ACL_UNSAFE)
     with pytest.raises(TypeError):
-        MultiRead([Delete("/a")], server_path)
+        MultiRead([wire.Delete("/a")], server_path)
 
 
 def test_requests_have_the_numbers_of_the_protocol():
-    types = (Multi.type, MultiRead.type, ChildData.type, AddWatch.type, RemoveWatches.type)
+    types = (Multi.type, MultiRead.type, ChildData.type, AddWatch.type, wire.RemoveWatches.type)
     assert types == (14, 22, 22, 106, 18)
-    assert (WatchMode.NODE, WatchMode.TREE, WatchMode.REMOVE) == (0, 1, {0: 4, 1: 5})
+    assert (wire.WatchMode.NODE, wire.WatchMode.TREE, wire.WatchMode.REMOVE) == (0, 1, {0: 4, 1: 5})
     assert (wire.MAX_REQUEST_BYTES, wire.HEADER_BYTES) == (0xFFFFF, 8)
     assert AddWatch.deserialize(b"", 0) is True
 
@@ -161,12 +146,12 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash():
     ops = [
         Create("/a/", sequential=True),
         Create("/b"),
-        SetData("/c", b""),
-        Delete("/d"),
-        Check("/e"),
+        wire.SetData("/c", b""),
+        wire.Delete("/d"),
+        wire.Check("/e"),
     ]
     Multi(ops, server_path, [])
-    MultiRead([GetData("/f"), GetChildren("/g")], server_path)
+    MultiRead([GetData("/f"), wire.GetChildren("/g")], server_path)
     expected = [("/a/", True), *((f"/{name}", False) for name in "bcdefg")]
     assert asked == expected
 
