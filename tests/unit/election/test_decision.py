@@ -19,13 +19,14 @@ OUSTED: dict[Input, Decision] = {
     Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
     Input.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
 }
+ENDING: dict[Input, Decision] = {**OUSTED, Input.HANDED_OVER: RELEASE}
+HOLDING: dict[Input, Decision] = {**ENDING, Input.TOLD: TOLD, Input.WITHDRAW: TOLD}
 ROWS: dict[Role, dict[Input, Decision]] = {
     Role.IDLE: {Input.STAND: ENLIST},
     Role.ENLISTING: {
         Input.ENLISTED: LOOK,
         Input.FAILED: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Input.RETRY: ENLIST,
-        Input.CONNECTED: ENLIST,
+        **dict.fromkeys((Input.RETRY, Input.CONNECTED), ENLIST),
         Input.WITHDRAW: RELEASE,
     },
     Role.WAITING: {
@@ -33,9 +34,7 @@ ROWS: dict[Role, dict[Input, Decision]] = {
         Input.FIRST: (Role.CLAIMING, (Effect.CLAIM,)),
         Input.ABSENT: ENLIST,
         Input.PASSED_OVER: (Role.ENLISTING, (Effect.REQUEUE,)),
-        Input.CHANGED: LOOK,
-        Input.RETRY: LOOK,
-        Input.CONNECTED: LOOK,
+        **dict.fromkeys((Input.CHANGED, Input.RETRY, Input.CONNECTED), LOOK),
         Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
         Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
         Input.WITHDRAW: RELEASE,
@@ -47,28 +46,14 @@ ROWS: dict[Role, dict[Input, Decision]] = {
         Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
         Input.WITHDRAW: RELEASE,
     },
-    Role.LEADING: {
-        **OUSTED,
-        Input.SUSPENDED: PAUSE,
-        Input.LATE: PAUSE,
-        Input.TOLD: TOLD,
-        Input.WITHDRAW: TOLD,
-        Input.HANDED_OVER: RELEASE,
-    },
-    Role.SUSPECT: {
-        **OUSTED,
-        Input.HEARD: (Role.LEADING, (Effect.RESUME,)),
-        Input.TOLD: TOLD,
-        Input.WITHDRAW: TOLD,
-        Input.HANDED_OVER: RELEASE,
-    },
-    Role.ENDING: {**OUSTED, Input.HANDED_OVER: RELEASE},
+    Role.LEADING: {**HOLDING, Input.SUSPENDED: PAUSE, Input.LATE: PAUSE},
+    Role.SUSPECT: {**HOLDING, Input.HEARD: (Role.LEADING, (Effect.RESUME,))},
+    Role.ENDING: ENDING,
     Role.OUSTED: {Input.HANDED_OVER: RELEASE},
     Role.RELEASING: {
         Input.RELEASED: (Role.IDLE, (Effect.SETTLE,)),
         Input.FAILED: (Role.RELEASING, (Effect.RETRY_SOON,)),
-        Input.RETRY: RELEASE,
-        Input.CONNECTED: RELEASE,
+        **dict.fromkeys((Input.RETRY, Input.CONNECTED), RELEASE),
         Input.LOST: (Role.IDLE, (Effect.SETTLE,)),
         Input.STAND: (Role.ENLISTING, (Effect.SETTLE, Effect.ENLIST)),
     },

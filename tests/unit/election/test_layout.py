@@ -85,15 +85,7 @@ def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(start, s
     assert layout.in_line(names[::-1]) == names
 
 
-RECORD = TermRecord(
-    number=3,
-    candidate="a",
-    id="_c_x-latch-0000000001",
-    host="h",
-    pid=7,
-    stage="execution",
-    began=1.5,
-)
+RECORD = TermRecord(3, "a", "_c_x-latch-0000000001", "h", pid=7, stage="execution", began=1.5)
 A_STANDS = CandidateNode(str(RECORD.id), "a", 1)
 B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
 
@@ -156,36 +148,28 @@ def test_a_record_without_news_is_written_as_it_always_was():
 
 
 def test_those_who_cool_off_are_shown_until_they_stand_again_or_their_time_is_over():
-    failed = closed(
-        RECORD, ended=10.0, reason="failed", details=EndDetails("ValueError: bad", 30.0)
-    )
-    later = replace(
-        RECORD, number=4, candidate="b", id=B_STANDS.name, host="h2", pid=8, past=past_with(failed)
-    )
-    later = closed(later, ended=12.0, reason="failed", details=EndDetails("ValueError: bad", 5.0))
+    error = "ValueError: bad"
+    failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails(error, 30.0))
+    later = TermRecord(4, "b", B_STANDS.name, "h2", 8, "execution", 1.5, past=past_with(failed))
+    later = closed(later, ended=12.0, reason="failed", details=EndDetails(error, 5.0))
     view = view_of("c", later, Wishes(), [], now=13.0)
-    assert view.error == "ValueError: bad"
-    assert view.cooling_off == (Member("b", "h2", 8, 17.0), Member("a", "h", 7, 40.0))
+    a, b = Member("a", "h", 7, 40.0), Member("b", "h2", 8, 17.0)
+    assert (view.error, view.cooling_off) == (error, (b, a))
     assert [each.number for each in view.history] == [4, 3]
-    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (
-        Member("b", "h2", 8, 17.0),
-    )
+    assert view_of("c", later, Wishes(), [A_STANDS], now=13.0).cooling_off == (b,)
     assert view_of("c", later, Wishes(), [], now=41.0).cooling_off == ()
 
 
 def test_a_later_term_of_a_candidate_ends_what_an_earlier_one_said_of_it():
     failed = closed(RECORD, ended=10.0, reason="failed", details=EndDetails("E", 300.0))
-    again = closed(
-        replace(RECORD, number=4, past=past_with(failed)), ended=11.0, reason="withdrawn"
-    )
+    again = replace(RECORD, number=4, past=past_with(failed))
+    again = closed(again, ended=11.0, reason="withdrawn")
     assert view_of("c", again, Wishes(), [], now=12.0).cooling_off == ()
 
 
 def test_members_have_the_places_that_their_sessions_say():
-    latch = CandidateNode("_c_z-latch-0000000003", "java", 9)
-    view = view_of(
-        "c", RECORD, Wishes(), [A_STANDS, B_STANDS, latch], notes={2: ProcessNote("h2", 8)}
-    )
+    standing = [A_STANDS, B_STANDS, CandidateNode("_c_z-latch-0000000003", "java", 9)]
+    view = view_of("c", RECORD, Wishes(), standing, notes={2: ProcessNote("h2", 8)})
     assert view.members == (Member("a", "h", 7), Member("b", "h2", 8), Member("java"))
 
 
@@ -286,10 +270,8 @@ NUMBERS = ("began", "ended", "stands_again", "pid")
 )
 def test_what_is_for_people_and_is_not_of_its_kind_spoils_no_record(name, good, bad):
     for value in (good, None):
-        assert (
-            getattr(decode(TermRecord, json.dumps({name: value}).encode(), path="/t"), name)
-            == value
-        )
+        found = decode(TermRecord, json.dumps({name: value}).encode(), path="/t")
+        assert getattr(found, name) == value
     for value in bad:
         found = decode(TermRecord, json.dumps({"number": 3, name: value}).encode(), path="/t")
         assert found == TermRecord(3), value
@@ -301,10 +283,8 @@ def test_who_asked_is_kept_as_far_as_it_can_be_read():
         data = json.dumps({"floor": 2, "asked": said}).encode()
         assert decode(Wishes, data, path="/w") == Wishes(floor=2, asked=kept)
     assert b"asked" not in layout.encode(Wishes(paused=True))
-    assert layout.asked_with(({"by": "x"},), {"by": "y\n z", "at": 5}) == (
-        {"by": "y z", "at": 5},
-        {"by": "x"},
-    )
+    asked = layout.asked_with(({"by": "x"},), {"by": "y\n z", "at": 5})
+    assert asked == ({"by": "y z", "at": 5}, {"by": "x"})
 
 
 def test_records_with_fields_of_newer_versions_can_stand_in_sets():

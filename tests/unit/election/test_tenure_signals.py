@@ -88,9 +88,7 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
         Layout("/r", "c"),
         WishesDecoder("/r/c/control"),
         tell=told.append,
-        hear_wishes=lambda wishes: None,
-        hear_line=lambda term, line: None,
-        tell_end=lambda term, reason: None,
+        **dict.fromkeys(("hear_wishes", "hear_line", "tell_end"), lambda *_: None),
     )
     made.open()
     session.watched[-1].set_result([])
