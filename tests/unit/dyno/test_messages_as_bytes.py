@@ -64,9 +64,7 @@ def test_what_a_header_leaves_out_has_its_default() -> None:
 DEEP = b"[" * 100_000
 NO_HEADERS: dict[str, list[Any]] = {
     "at": ["soon", None],
-    "id": [5],
-    "group": [5],
-    "body": [5],
+    **{name: [5] for name in ("id", "group", "body")},
     "headers": [{"a": 5}, ["a"], None],
     "unique": ["never", []],
     "unique_s": [-1, "x"],
@@ -162,8 +160,7 @@ REFUSED: dict[str, list[Any]] = {
     "payload": ["text"],
     "priority": [-1, 100, 1.0, True],
     "headers": [[], {"a": 5}, {5: "a"}, {"a": "b", "c": 5}],
-    "shard": ["", 5],
-    "group": ["", 5],
+    **{name: ["", 5] for name in ("shard", "group")},
     "timeout_s": [-1, float("nan"), float("inf"), True, "1"],
     "expires_s": [-1],
     "unique": ["done"],
@@ -328,6 +325,10 @@ MESSAGE, CLAIM = f"{BASE}/messages/{NAME}", f"{BASE}/claims/{NAME}"
 QUEUE = layout.DynoPaths("/q")
 STATE = DeliveryState(1, 0, "m", 50, "", 5)
 LETTER = DeadMessage.of("a/b", NAME, b"d", STATE, "r", 9)
+PLAIN, LASTING = Frame(b"", "i"), Frame(b"", "i", unique_s=2.5)
+UNTIL_STARTED = Frame(b"", "i", unique=Unique.STARTED)
+FREE = (Delete("/q/ids/i"),)
+KEPT = SetData("/q/ids/i", b"=2507"), Create("/q/windows/0000000002507-i")
 
 
 def test_where_the_parts_of_a_queue_lie() -> None:
@@ -367,23 +368,17 @@ def test_a_removal_takes_all_of_a_message(version: int | None, marker: str | Non
     rested = () if marker is None else (Delete(f"{BASE}/rests/{marker}"),)
     expected = (*claimed, Delete(MESSAGE), *rested)
     assert transitions.removal(SHARD, NAME, version, marker) == expected
-    choice, frame, letter = Choice(NAME, version, marker), Frame(b"", "i"), LETTER
-    kept = Create(f"{BASE}/dead/{NAME}", letter.packed())
-    for how, more in (({}, ()), ({"letter": letter}, (kept,))):
-        ended = transitions.end(QUEUE, "a/b", choice, frame, STATE, **how)
-        assert ended == (*expected, *more, Delete("/q/ids/i"))
+    choice, kept = Choice(NAME, version, marker), Create(f"{BASE}/dead/{NAME}", LETTER.packed())
+    for how, more in (({}, ()), ({"letter": LETTER}, (kept,))):
+        ended = transitions.end(QUEUE, "a/b", choice, PLAIN, STATE, **how)
+        assert ended == (*expected, *more, *FREE)
 
 
 def test_at_the_end_of_a_message_its_id_goes_unless_it_went_when_it_started() -> None:
-    choice, gone = Choice(NAME, 4), (Delete(CLAIM, 4), Delete(MESSAGE))
-    started, lasting = Frame(b"", "i", unique=Unique.STARTED), Frame(b"", "i", unique_s=2.5)
-    window = SetData("/q/ids/i", b"=2507"), Create("/q/windows/0000000002507-i")
-    for frame, state, more in (
-        (started, STATE, ()),
-        (started, DeliveryState(), (Delete("/q/ids/i"),)),
-        (lasting, STATE, window),
-    ):
-        ended = transitions.end(QUEUE, "a/b", choice, frame, state, done_ms=7)
+    gone, fresh = (Delete(CLAIM, 4), Delete(MESSAGE)), DeliveryState()
+    cases = (UNTIL_STARTED, STATE, ()), (UNTIL_STARTED, fresh, FREE), (LASTING, STATE, KEPT)
+    for frame, state, more in cases:
+        ended = transitions.end(QUEUE, "a/b", Choice(NAME, 4), frame, state, done_ms=7)
         assert ended == (*gone, *more)
 
 
@@ -391,14 +386,10 @@ def test_the_id_of_a_message_that_is_over_is_free_or_kept_for_a_while() -> None:
     def over(frame: Frame, has_started: bool, done_ms: int | None = None) -> object:
         return transitions.id_over(QUEUE, frame, has_started=has_started, done_ms=done_ms)
 
-    free = (Delete("/q/ids/i"),)
-    kept = SetData("/q/ids/i", b"=2507"), Create("/q/windows/0000000002507-i")
-    plain, lasting = Frame(b"", "i"), Frame(b"", "i", unique_s=2.5)
-    until_started = Frame(b"", "i", unique=Unique.STARTED)
     assert over(Frame(b""), True, 7) == ()
-    assert (over(plain, True), over(plain, True, 7), over(plain, False)) == (free, free, free)
-    assert (over(until_started, True), over(until_started, False)) == ((), free)
-    assert (over(lasting, True), over(lasting, True, 7)) == (free, kept)
+    assert (over(PLAIN, True), over(PLAIN, True, 7), over(PLAIN, False)) == (FREE, FREE, FREE)
+    assert (over(UNTIL_STARTED, True), over(UNTIL_STARTED, False)) == ((), FREE)
+    assert (over(LASTING, True), over(LASTING, True, 7)) == (FREE, KEPT)
 
 
 @pytest.mark.parametrize("path", ["/q/ids/i", f"{BASE}/rests/r"])

@@ -19,6 +19,13 @@ def named(priority: int, due_ms: int, sequence: int, group: str | None = None) -
     return f"{name_prefix(priority, due_ms, group_of(group))}{sequence:010}"
 
 
+def index_of(*names: str, ageing_s: float | None = None) -> ShardIndex:
+    made = ShardIndex(ageing_s)
+    for name in names:
+        made.created(name)
+    return made
+
+
 @dataclass
 class Known:
     """One message of the model. ``until_ms`` and ``version`` of its rest, if it rests."""
@@ -39,9 +46,7 @@ class NaiveShard:
         self.messages: dict[str, Known] = {}
 
     def due_ms(self, one: Known) -> int:
-        parsed = parsed_name(one.name)
-        assert parsed is not None
-        return parsed.due_ms if one.until_ms is None else one.until_ms
+        return parsed_name(one.name).due_ms if one.until_ms is None else one.until_ms
 
     def free(self, now_ms: int) -> list[str]:
         """All that may be delivered, in their order."""
@@ -49,7 +54,6 @@ class NaiveShard:
         best: dict[str, int] = {}
         for one in self.messages.values():
             parsed = parsed_name(one.name)
-            assert parsed is not None
             heads[parsed.group] = min(heads.get(parsed.group, parsed.sequence), parsed.sequence)
             one.was_due = one.was_due or self.due_ms(one) <= now_ms
             if one.was_due and parsed.group != NO_GROUP:
@@ -57,7 +61,6 @@ class NaiveShard:
         found = []
         for one in self.messages.values():
             parsed = parsed_name(one.name)
-            assert parsed is not None
             is_head = parsed.group == NO_GROUP or heads[parsed.group] == parsed.sequence
             is_taken = one.ours or (one.leased and one.over is None)
             if is_head and not is_taken and self.due_ms(one) <= now_ms:
@@ -87,6 +90,7 @@ def test_the_index_chooses_so_over_long_times_too(seed: int) -> None:
 
 def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table of events
     index, model, now_ms, sequence = ShardIndex(), NaiveShard(), 1000, 0
+    known = model.messages.values()
     for now_s, (what, at, amount) in enumerate(steps):
         names = sorted(model.messages)
         name = names[at % len(names)] if names else ""
@@ -101,24 +105,16 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
         elif what == "clock":
             now_ms += 50 * (amount - 1)  # it may be set back, too
         elif what == "list":
-            rests = [
-                rest_name(one.until_ms, one.version, one.name)
-                for one in model.messages.values()
-                if one.until_ms is not None
-            ]
+            resting = [one for one in known if one.until_ms is not None]
+            rests = [rest_name(one.until_ms, one.version, one.name) for one in resting]
             index.replace(names, rests, now_ms)
-            for each in model.messages.values():
+            for each in known:
                 each.was_due = False
         elif what == "claims":
-            claimed = [
-                one.name
-                for one in model.messages.values()
-                if one.leased or one.ours or one.until_ms is not None
-            ]
-            index.claims_listed(claimed, now_s)
-            assert sorted(index.to_look_at(0.0, everything=True)) == sorted(
-                one.name for one in model.messages.values() if one.leased
-            )
+            claimed = [one for one in known if one.leased or one.ours or one.until_ms is not None]
+            index.claims_listed([one.name for one in claimed], now_s)
+            looked_at = sorted(one.name for one in known if one.leased)
+            assert sorted(index.to_look_at(0.0, everything=True)) == looked_at
         elif what == "choose":
             free, skip = model.free(now_ms), at % 3
             left = min(skip, max(0, len(free[: skip + amount]) - 1))  # of all, one is taken
@@ -128,9 +124,8 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
             assert [choice.name for choice in chosen] == expected
             for choice in chosen:
                 found = model.messages[choice.name]
-                assert choice.version == (
-                    found.version if found.until_ms is not None else found.over
-                )
+                version = found.over if found.until_ms is None else found.version
+                assert choice.version == version
                 assert (choice.rest is None) == (found.until_ms is None)
                 found.ours = True
             assert index.upcoming(2, now_ms) == model.free(now_ms)[:2]
@@ -175,19 +170,14 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
 
 
 def test_with_ageing_what_has_waited_for_long_goes_before_what_is_better_and_new() -> None:
-    index = ShardIndex(ageing_s=10)
-    old, new = named(1, 0, 1), named(0, 9_000, 2)
-    newer = named(0, 11_000, 3)
-    for name in (old, new, newer):
-        index.created(name)
+    old, new, newer = named(1, 0, 1), named(0, 9_000, 2), named(0, 11_000, 3)
+    index = index_of(old, new, newer, ageing_s=10)
     assert [choice.name for choice in index.choose(3, 20_000)] == [new, old, newer]
 
 
 def test_with_ageing_a_group_is_as_urgent_as_the_most_urgent_of_it_that_waits() -> None:
-    index = ShardIndex(ageing_s=10)
     head, urgent, alone = named(1, 0, 1, "g"), named(0, 0, 2, "g"), named(0, 5_000, 3)
-    for name in (head, urgent, alone):
-        index.created(name)
+    index = index_of(head, urgent, alone, ageing_s=10)
     assert index.next_due_ms(6_000) == 6_000
     assert index.order_of(head) < index.order_of(alone)
     index.rested(rest_name(20_000, 1, urgent))
@@ -238,13 +228,6 @@ def test_a_lease_after_a_rest_lasts_from_the_end_of_the_rest() -> None:
 
 NAME = named(0, 0, 1)
 SOON, LATER = rest_name(100, 1, NAME), rest_name(500, 2, NAME)
-
-
-def index_of(*names: str) -> ShardIndex:
-    made = ShardIndex()
-    for name in names:
-        made.created(name)
-    return made
 
 
 def free(index: ShardIndex, now_ms: int = 10_000) -> list[Choice]:
@@ -352,9 +335,7 @@ def test_the_next_due_time_is_that_of_a_rest_once_it_rests() -> None:
 
 def test_a_priority_is_worth_so_many_seconds_and_of_equals_the_first_goes_first() -> None:
     for first, second in ((named(1, 0, 1), named(0, 1000, 2)), (named(0, 1000, 1), named(1, 0, 2))):
-        index = ShardIndex(1.0)
-        index.created(second)
-        index.created(first)
+        index = index_of(second, first, ageing_s=1.0)
         assert [choice.name for choice in free(index)] == [first, second]
 
 
