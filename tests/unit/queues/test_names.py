@@ -18,10 +18,8 @@ ran_over = st.integers(INT_MIN, -1)
 priorities = st.integers(INT_MIN, INT_MAX)
 dues = st.integers(1, 2**63 - 1)
 refused = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xF900), *range(0xFFF0, 0x10000)}
-ids = st.text(
-    st.characters(max_codepoint=0xFFFF, exclude_characters=[chr(code) for code in refused]),
-    min_size=1,
-)
+letters = st.characters(max_codepoint=0xFFFF, exclude_characters=[*map(chr, refused)])
+ids = st.text(letters, min_size=1)
 
 
 def put(kind: QueueKind, sequence: int, **what: object) -> str:

@@ -138,9 +138,8 @@ def test_before_the_first_listing_there_is_nothing(kind: QueueKind) -> None:
 
 
 STEP_KINDS = ["list", "add", "discard", "rest", "release", "drop", "take", "clock", "restart"]
-STEPS = st.lists(
-    st.tuples(st.sampled_from(STEP_KINDS), st.integers(0, 12), st.integers(0, 4)), max_size=40
-)
+STEP = st.tuples(st.sampled_from(STEP_KINDS), st.integers(0, 12), st.integers(0, 4))
+STEPS = st.lists(STEP, max_size=40)
 
 
 @example([("add", 0, 0), ("add", 0, 0), ("discard", 0, 0)])

@@ -40,36 +40,28 @@ def test_so_many_are_handed_out_before_a_newcomer_that_is_more_urgent(slack: int
         one.refreshed(one.came, None)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in seconds, as its only entry."""
-    now = [1000.0]
-    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
-    return now
-
-
 @pytest.mark.parametrize(
     ("work_s", "workers", "ahead"),
     [(0.060, 1, 0), (0.049, 1, 1), (0.005, 1, 10), (0.005, 4, 40), (0.0001, 1, 100)],
 )
 def test_what_the_workers_do_in_50_ms_is_claimed_ahead_and_at_most_100_values(
-    clock: list[float], work_s: float, workers: int, ahead: int
+    at: list[float], work_s: float, workers: int, ahead: int
 ) -> None:
     one = ready(most_ahead=QueueOptions[bytes]().claim_ahead, workers=workers)
     one.put(claims(0, 10))
     one.take(1, 0)
     for _ in range(9):
-        clock[0] += work_s
+        at[0] += work_s
         assert len(one.take(1, 0)) == 1
     assert one.appetite() == ahead
 
 
-def test_the_work_on_a_znode_of_many_values_is_measured_by_the_value(clock: list[float]) -> None:
+def test_the_work_on_a_znode_of_many_values_is_measured_by_the_value(at: list[float]) -> None:
     one, (large, small) = ready(), claims(0, 2)
     large.count = 10
     one.put([large, small])
     one.take(1, 0)
-    clock[0] += 0.09
+    at[0] += 0.09
     one.take(1, 0)
     assert one.appetite() == 5  # of 9 ms each
 

@@ -197,8 +197,7 @@ def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the
 
 def test_what_has_to_be_sent_again_waits_for_room_and_goes_first() -> None:
     one = line(group(), limit=10)
-    first = one.next_batch()
-    assert first is not None
+    assert one.next_batch() is not None
     again = PackedMulti(5, [group()])
     again.status, again.error = MultiStatus.UNKNOWN, ConnectionLost("x")
     one.again.append(again)
@@ -365,10 +364,8 @@ def test_what_hears_may_fail_and_others_hear_all_the_same(caplog):
 
     good = Heard("b", 2)
     batch = PackedMulti(7, [Bad("a"), good])
-    assert batch.operations("/guard") == [
-        SetData("/guard", b"", 7),
-        *(Create(path, b"x") for path in ("/a0", "/b0", "/b1")),
-    ]
+    creates = [Create(path, b"x") for path in ("/a0", "/b0", "/b1")]
+    assert batch.operations("/guard") == [SetData("/guard", b"", 7), *creates]
     answer(batch)
     batch.settle()
     assert good.news == [["/b0", "/b1"]]

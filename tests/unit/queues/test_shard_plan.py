@@ -88,9 +88,8 @@ def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough(
 @given(shards)
 def test_whatever_is_seen_every_shard_is_in_one_class_and_something_is_put_into(seen):
     judgement = plan_shards(seen, POLICIES)
-    assert sorted(judgement.fit + judgement.full + judgement.retired) == sorted(
-        shard.name for shard in seen
-    )
+    names = sorted(shard.name for shard in seen)
+    assert sorted(judgement.fit + judgement.full + judgement.retired) == names
     assert bool(judgement.choice) == bool(seen)
     assert not (judgement.needs_one_more and judgement.fit)
     assert set(judgement.to_mark) | set(judgement.to_remove) <= set(judgement.retired)
