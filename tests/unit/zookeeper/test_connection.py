@@ -169,12 +169,9 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path):
 
 
 def test_credentials_make_znodes_their_creators_own_unless_told_otherwise():
-    owner = Security(user="a", password="b")
-    assert [entry.id.scheme for entry in owner.acl()] == ["auth"]
-    assert [entry.id.scheme for entry in Security(user="a", password="b", open_acl=True).acl()] == [
-        "world"
-    ]
-    assert [entry.id.scheme for entry in Security(tls=True).acl()] == ["world"]
+    owner, shared = (Security(user="a", password="b", open_acl=how) for how in (False, True))
+    for security, scheme in ((owner, "auth"), (shared, "world"), (Security(tls=True), "world")):
+        assert [entry.id.scheme for entry in security.acl()] == [scheme]
     assert owner.auth_data() == [("digest", "a:b")]
     assert owner.sasl_options() is None
 

@@ -46,19 +46,16 @@ def test_first_it_is_measured_how_long_an_answer_takes_of_some_the_median() -> N
         assert limit.with_least_s[-1:] != (took_s,)
         limit = after(limit, took_s, LEAST_BYTES)
         assert limit.size == LEAST_BYTES
-    assert after(limit, module.SLOWER * 0.03, 2 * LEAST_BYTES).size == pytest.approx(
-        LEAST_BYTES * (1 + module.SHARE)
-    )
+    moved = LEAST_BYTES * (1 + module.SHARE)
+    assert after(limit, module.SLOWER * 0.03, 2 * LEAST_BYTES).size == pytest.approx(moved)
 
 
 def test_it_stays_between_its_bounds() -> None:
     limit = InFlightLimit()
-    for _ in range(60):
-        limit = after(limit, 0.001, limit.size)
-    assert limit.size == MOST_BYTES
-    for _ in range(60):
-        limit = after(limit, 1.0, limit.size)
-    assert limit.size == LEAST_BYTES
+    for took_s, bound in ((0.001, MOST_BYTES), (1.0, LEAST_BYTES)):
+        for _ in range(60):
+            limit = after(limit, took_s, limit.size)
+        assert limit.size == bound
 
 
 def test_it_is_measured_anew_with_the_least_under_way() -> None:

@@ -67,7 +67,5 @@ def test_a_refusal_is_counted_among_the_callers_own_operations(error, index):
 
 def test_only_the_first_operations_refusal_is_the_fences():
     assert is_fence(NoNode("x", index=0))
-    assert not is_fence(NoNode("x", index=1))
-    assert not is_fence(NoNode("x"))
-    assert not is_fence(SessionExpired("x"))
-    assert not is_fence(None)
+    for other in (NoNode("x", index=1), NoNode("x"), SessionExpired("x"), None):
+        assert not is_fence(other)

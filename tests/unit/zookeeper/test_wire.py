@@ -6,19 +6,17 @@ from collections.abc import Callable
 
 import kazoo.exceptions as theirs
 import pytest
-from kazoo.exceptions import NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from leaderq import errors
-from leaderq.errors import NoNode
 from leaderq.zookeeper import wire
 from leaderq.zookeeper.requests import Answer, Reply
 from leaderq.zookeeper.translation import NotSent, error_of, translated
 from leaderq.zookeeper.wire import AddWatch, ChildData, Create, Failed, GetData, Multi, MultiRead
 
 END = struct.pack("!iBi", -1, 1, -1)
-STAT_FIELDS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-STAT_BYTES = struct.pack("!qqqqiiiqiiq", *STAT_FIELDS)
+STAT = wire.Stat(*range(1, 12))
+STAT_BYTES = struct.pack("!qqqqiiiqiiq", *range(1, 12))
 
 
 def server_path(path: str, open_ended: bool) -> str:
@@ -61,16 +59,14 @@ def test_a_multi_is_its_operations_in_order_and_data_that_changes_later_is_not_s
     operations = [Create("/a", b"1"), Create("/b", data), Create("/c-", b"2", sequential=True)]
     operations += [Create("/c-", b"3", sequential=True)]
     request = Multi(operations, server_path, OPEN_ACL_UNSAFE)
-    one_by_one = [
-        Multi([one], server_path, OPEN_ACL_UNSAFE).serialize()[: -len(END)] for one in operations
-    ]
+    each = [Multi([one], server_path, OPEN_ACL_UNSAFE).serialize() for one in operations]
     data[:] = b"x" * 20_000
-    assert request.serialize() == b"".join(one_by_one) + END
+    assert request.serialize() == b"".join(one[: -len(END)] for one in each) + END
 
 
 def test_the_results_of_a_multi_stand_in_the_order_of_its_operations():
     reply = header(1) + text("/root/a") + header(5) + STAT_BYTES + header(2) + header(13) + END
-    assert Multi.deserialize(reply, 0) == ["/root/a", wire.Stat(*STAT_FIELDS), None, None]
+    assert Multi.deserialize(reply, 0) == ["/root/a", STAT, None, None]
 
 
 def test_a_failed_multi_tells_who_failed_and_who_was_rolled_back():
@@ -89,13 +85,8 @@ def test_each_read_has_its_own_outcome():
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
     reply += header(8) + number(2) + text("x") + text("y")
     reply += header(4) + number(-1) + STAT_BYTES + END
-    stat = wire.Stat(*STAT_FIELDS)
-    assert MultiRead.deserialize(reply, 0) == [
-        (b"data", stat),
-        Failed(-101),
-        ["x", "y"],
-        (b"", stat),
-    ]
+    read = MultiRead.deserialize(reply, 0)
+    assert read == [(b"data", STAT), Failed(-101), ["x", "y"], (b"", STAT)]
 
 
 def test_children_are_read_by_name_and_each_has_its_own_outcome():
@@ -103,12 +94,8 @@ def test_children_are_read_by_name_and_each_has_its_own_outcome():
     assert ChildData("/root/", ["a", "\xe9"]).serialize() == body
     reply = header(4) + text("data") + STAT_BYTES + header(-1) + number(-101)
     reply += header(4) + struct.pack("!i", -1) + STAT_BYTES + END
-    stat = wire.Stat(*STAT_FIELDS)
-    assert ChildData.deserialize(reply, 0) == [
-        (b"data", stat.ctime_ms, stat.version),
-        Failed(-101),
-        (b"", stat.ctime_ms, stat.version),
-    ]
+    known = STAT.ctime_ms, STAT.version
+    assert ChildData.deserialize(reply, 0) == [(b"data", *known), Failed(-101), (b"", *known)]
 
 
 def test_watches_are_added_and_removed_by_path_and_mode():
@@ -143,14 +130,8 @@ def test_only_what_is_created_with_a_number_may_end_in_a_slash():
         asked.append((path, open_ended))
         return path
 
-    ops = [
-        Create("/a/", sequential=True),
-        Create("/b"),
-        wire.SetData("/c", b""),
-        wire.Delete("/d"),
-        wire.Check("/e"),
-    ]
-    Multi(ops, server_path, [])
+    ops = [Create("/a/", sequential=True), Create("/b"), wire.SetData("/c", b"")]
+    Multi([*ops, wire.Delete("/d"), wire.Check("/e")], server_path, [])
     MultiRead([GetData("/f"), wire.GetChildren("/g")], server_path)
     expected = [("/a/", True), *((f"/{name}", False) for name in "bcdefg")]
     assert asked == expected
@@ -224,7 +205,7 @@ def test_a_reply_is_converted_and_callbacks_wait_for_their_thread():
 
 
 def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error():
-    for error in (None, NoNodeError()):
+    for error in (None, theirs.NoNodeError()):
         _, answer, last = made()
         former = Reply(answer, last.convert, last.translate, is_last=False)
         former.set("7")
@@ -237,7 +218,7 @@ def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error()
         if error is None:
             assert answer.result(0) == 9
         else:
-            assert (type(answer.exception(0)), answer.exception(0).path) == (NoNode, "/a")
+            assert (type(answer.exception(0)), answer.exception(0).path) == (errors.NoNode, "/a")
 
 
 def test_replies_that_are_late_or_repeated_are_harmless():
@@ -245,7 +226,7 @@ def test_replies_that_are_late_or_repeated_are_harmless():
         _, answer, reply = made()
         act(reply, answer)
         reply.set("2")
-        reply.set_exception(NoNodeError())
+        reply.set_exception(theirs.NoNodeError())
         assert concurrent.futures.wait([answer], timeout=0).done == {answer}
         assert answer.cancelled() or answer.result(0) == 1
 
