@@ -64,10 +64,8 @@ def head(text: str | None, name: str = fencing.METADATA_KEY) -> dict[str, Any]:
 
 
 def test_an_object_that_is_not_there_is_put_only_if_nobody_creates_it():
-    assert conditional_put(TEN, None, metadata={"a": "b"}) == {
-        "IfNoneMatch": "*",
-        "Metadata": {"a": "b", "leaderq-term": '10;career="c"'},
-    }
+    put = conditional_put(TEN, None, metadata={"a": "b"})
+    assert put == {"IfNoneMatch": "*", "Metadata": {"a": "b", "leaderq-term": '10;career="c"'}}
 
 
 @pytest.mark.parametrize("text", [None, '9;career="c"', '10;career="c"'])

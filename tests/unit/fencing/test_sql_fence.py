@@ -56,10 +56,8 @@ def test_an_older_term_is_refused_and_an_equal_one_is_not(connect, row_factory, 
         with connection:
             FENCE.hold(given, token(number))
             connection.execute("INSERT INTO bills VALUES (?)", (number,))
-    with (
-        pytest.raises(Deposed, match="resource 'bills' in table leaderq_fences") as refused,
-        connection,
-    ):
+    told = "resource 'bills' in table leaderq_fences"
+    with pytest.raises(Deposed, match=told) as refused, connection:
         connection.execute("INSERT INTO bills VALUES (99)")
         FENCE.hold(given, term)
     assert refused.value.newest == 10
@@ -219,10 +217,8 @@ def test_sqlalchemys_term_is_refused_if_it_is_older_and_a_transaction_is_needed(
         for refuse in (lambda: FENCE.hold(given, older), lambda: rows.put(given, older, {"id": 1})):
             with pytest.raises(Deposed):
                 refuse()
-    with (
-        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as given,
-        pytest.raises(ConfigurationError, match="begin a transaction first"),
-    ):
+    autocommit = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with autocommit as given, pytest.raises(ConfigurationError, match="begin a transaction first"):
         FENCE.hold(given, newer)
     with pytest.raises(ConfigurationError, match="is not a database connection"):
         FENCE.hold(engine, newer)
