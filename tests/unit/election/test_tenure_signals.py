@@ -36,6 +36,7 @@ class Session:
         self.on_proof: Any = None
         self.answers: list[Any] = []
         self.sent: list[Any] = []
+        self.told: list[Input] = []
 
     def hold(self, on_proof: Any) -> Any:
         self.on_proof = on_proof
@@ -75,19 +76,14 @@ def session() -> Session:
 
 
 @pytest.fixture
-def told() -> list[Input]:
-    return []
-
-
-@pytest.fixture
-def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
+def tenure(session: Session, at: list[float]) -> Any:
     record = TermRecord(number=7, candidate="a", id="z")
     made = Tenure(
         session,
         WonClaim(record, Seat(session, NODE, 1), proof(100.0), False, Wishes()),
         Layout("/r", "c"),
         WishesDecoder("/r/c/control"),
-        tell=told.append,
+        tell=session.told.append,
         **dict.fromkeys(("hear_wishes", "hear_line", "tell_end"), lambda *_: None),
     )
     made.open()
@@ -95,35 +91,35 @@ def tenure(session: Session, told: list[Input], at: list[float]) -> Any:
     return made
 
 
-def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, told, at):
+def test_a_term_is_trusted_as_long_as_its_session_is_proven(tenure, session, at):
     assert tenure.term.deadline == 119.0
     at[0] = 101.5
     session.on_proof(proof(101.0))
-    assert (tenure.term.deadline, told) == (120.0, [])
+    assert (tenure.term.deadline, session.told) == (120.0, [])
     tenure.doubt()
     session.on_proof(proof(101.1))
     session.on_proof(proof(101.2))
-    assert told == [Input.HEARD]  # once
+    assert session.told == [Input.HEARD]  # once
 
 
 @pytest.mark.parametrize(
     ("error", "signal"), [(NoNode("gone", index=0), Input.GONE), (ConnectionLost("x"), None)]
 )
 def test_an_announcement_that_is_fenced_tells_that_the_znode_is_gone(
-    tenure, session, told, error, signal
+    tenure, session, error, signal
 ):
     tenure.announce(Stage.EXECUTION)
     session.announced[-1].set_exception(error)
-    assert (tenure.term.deadline, told) == (119.0, [] if signal is None else [signal])
+    assert (tenure.term.deadline, session.told) == (119.0, [] if signal is None else [signal])
 
 
 @pytest.mark.parametrize("is_watched", [True, False])
-def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session, told, is_watched):
+def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session, is_watched):
     tenure.connected()
     assert len(session.watches) == 1
     session.watches[-1](WatchEvent(WatchKind.SESSION, NODE))
     tenure.connected()
-    assert (len(session.watches), told) == (2, [])
+    assert (len(session.watches), session.told) == (2, [])
     session.watched[-1].set_exception(ConnectionLost("x"))
     session.on_proof(proof(101.0))
     assert len(session.watches) == 3
@@ -131,15 +127,15 @@ def test_the_own_znode_is_watched_again_after_the_watch_was_lost(tenure, session
         session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
     else:
         session.watched[-1].set_exception(NoNode("gone"))
-    assert told == [Input.GONE]
+    assert session.told == [Input.GONE]
 
 
-def test_after_the_end_of_a_tenure_nothing_is_told(tenure, session, told):
+def test_after_the_end_of_a_tenure_nothing_is_told(tenure, session):
     tenure.announce(Stage.EXECUTION)
     tenure.close()
     session.watches[-1](WatchEvent(WatchKind.DELETED, NODE))
     session.announced[-1].set_exception(NoNode("x", index=0))
-    assert (told, session.on_proof) == ([], None)
+    assert (session.told, session.on_proof) == ([], None)
 
 
 def test_the_clock_alone_tells_that_a_lease_is_late_or_over(tenure, at):
@@ -173,13 +169,13 @@ def test_a_write_is_fenced_by_the_own_znode(tenure, session):
     ],
 )
 def test_a_term_that_was_deposed_by_a_write_is_over_for_good(
-    tenure, session, told, answer, reason, signal
+    tenure, session, answer, reason, signal
 ):
     session.answers = [answer, [None]]
     with pytest.raises(Deposed) as deposed:
         tenure.term.write([])
     assert (deposed.value.term, deposed.value.reason) == (7, reason)
-    assert (told, is_on(tenure.term)) == ([signal], False)
+    assert (session.told, is_on(tenure.term)) == ([signal], False)
     with pytest.raises(Deposed):
         tenure.term.write([])
     assert len(session.answers) == 1
@@ -199,6 +195,6 @@ def test_a_write_waits_for_the_connection_as_long_as_the_lease_lasts(
 
 
 @pytest.mark.parametrize("other", [None, 2])
-def test_a_term_ends_at_once_when_its_session_is_not_ours_any_more(tenure, session, told, other):
+def test_a_term_ends_at_once_when_its_session_is_not_ours_any_more(tenure, session, other):
     session.on_proof(proof(110.0, session=other))
-    assert (tenure.term.reason, is_on(tenure.term), told) == (Reason.SESSION, False, [])
+    assert (tenure.term.reason, is_on(tenure.term), session.told) == (Reason.SESSION, False, [])

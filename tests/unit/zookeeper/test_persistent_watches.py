@@ -121,20 +121,18 @@ def test_a_watch_that_cannot_be_set_again_is_logged_and_its_holder_reads_again(c
 
 
 @pytest.mark.parametrize(
-    ("type", "path", "event"),
+    ("said", "event"),
     [
-        ("DELETED", "/b", WatchEvent(WatchKind.DELETED, "/b")),
-        ("CHILD", "/b", WatchEvent(WatchKind.CHILDREN, "/b")),
-        ("CREATED", "/b", WatchEvent(WatchKind.CREATED, "/b")),
-        ("CHANGED", "/b", WatchEvent(WatchKind.CHANGED, "/b")),
-        ("NONE", None, WatchEvent(WatchKind.SESSION, "/a")),
+        ({"type": "DELETED", "path": "/b"}, WatchEvent(WatchKind.DELETED, "/b")),
+        ({"type": "CHILD", "path": "/b"}, WatchEvent(WatchKind.CHILDREN, "/b")),
+        ({"type": "CREATED", "path": "/b"}, WatchEvent(WatchKind.CREATED, "/b")),
+        ({"type": "CHANGED", "path": "/b"}, WatchEvent(WatchKind.CHANGED, "/b")),
+        ({"type": "NONE", "path": None}, WatchEvent(WatchKind.SESSION, "/a")),
     ],
 )
-def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_path(
-    type, path, event
-):
+def test_a_one_shot_watch_tells_what_kazoo_says_and_of_the_session_at_its_own_path(said, event):
     heard: list[WatchEvent] = []
-    OneShot(heard.append, "/a")(SimpleNamespace(type=type, path=path))
+    OneShot(heard.append, "/a")(SimpleNamespace(**said))
     assert heard == [event]
 
 
