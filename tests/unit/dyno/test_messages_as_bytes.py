@@ -22,16 +22,13 @@ from leaderq.zookeeper import Check, Create, Delete, SetData
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NUMBERS = st.integers(0, 10**13)
-
-
 FRAMES = st.builds(
     Frame,
     payload=st.binary(max_size=50),
     id=TEXTS,
     enqueued_ms=NUMBERS,
     headers=st.dictionaries(TEXTS, TEXTS, max_size=3),
-    group=st.none() | TEXTS.filter(bool),
-    body=st.none() | TEXTS.filter(bool),
+    **dict.fromkeys(("group", "body"), st.none() | TEXTS.filter(bool)),
     expires_ms=NUMBERS,
 )
 

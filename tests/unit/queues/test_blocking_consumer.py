@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
@@ -17,15 +16,12 @@ Consumer = BlockingQueueConsumer[str]
 
 
 def consumed(
-    pool: ThreadPoolExecutor,
-    consumer: Consumer,
-    value: str,
-    may_be_begun: Callable[[], bool] = lambda: True,
+    pool: ThreadPoolExecutor, consumer: Consumer, value: str, *, is_ours: bool = True
 ) -> Future[None]:
     """As a worker of the queue does: it waits until the work on the value has ended."""
 
     def work() -> None:
-        work_in_hand.value.may_be_begun = may_be_begun
+        work_in_hand.value.may_be_begun = lambda: is_ours
         consumer.consume(value)
 
     before = consumer.size()
@@ -81,7 +77,7 @@ def test_what_is_not_done_is_released_when_the_consumer_is_closed():
 def test_what_may_be_anothers_by_now_is_released_and_not_handed_out():
     consumer = Consumer()
     with ThreadPoolExecutor(2) as pool, closing(consumer):
-        lost = consumed(pool, consumer, "a", lambda: False)
+        lost = consumed(pool, consumer, "a", is_ours=False)
         ours = consumed(pool, consumer, "b")
         assert consumer.take(60.0) == "b"
         with pytest.raises(ConsumerClosed, match="another"):

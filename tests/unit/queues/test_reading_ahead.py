@@ -34,13 +34,9 @@ class FakeReader:
         self._late.pop(0).set_result([(name.upper(), 0, 0) for name in self.asked[-1]])
 
 
-def ahead(reader: Any, **more: int) -> RowsAhead:
-    return RowsAhead(reader, lambda: False, **more)
-
-
 def test_what_was_read_ahead_is_not_read_again_and_counts_once() -> None:
     reader = FakeReader()
-    one = ahead(reader)
+    one = RowsAhead(reader, lambda: False)
     one.begin(["a", "b"])
     assert one.read(["b", "c"]) == {"b": ("B", 0, 0), "c": ("C", 0, 0)}
     one.read(["b"])
@@ -49,7 +45,7 @@ def test_what_was_read_ahead_is_not_read_again_and_counts_once() -> None:
 
 def test_an_answer_that_comes_after_names_were_forgotten_is_not_used() -> None:
     reader = FakeReader(is_late=True)
-    one = ahead(reader)
+    one = RowsAhead(reader, lambda: False)
     one.begin(["a"])
     one.forget()
     reader.answer()
@@ -60,7 +56,7 @@ def test_an_answer_that_comes_after_names_were_forgotten_is_not_used() -> None:
 
 @pytest.mark.parametrize("rest", [0, 3])
 def test_after_a_waste_nothing_is_read_ahead_for_a_rest_and_then_more_and_more(rest: int) -> None:
-    one = ahead(FakeReader(), rest=rest)
+    one = RowsAhead(FakeReader(), lambda: False, rest=rest)
     assert not one.is_wasted
     one.begin([*"ab"])
     one.read(["a"])

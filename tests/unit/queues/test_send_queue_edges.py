@@ -158,17 +158,14 @@ def test_exactly_as_many_bytes_as_allowed_fill_the_line() -> None:
 @pytest.mark.parametrize(("waiting", "taken"), [(4, 4), (5, 2)])
 def test_what_fits_goes_in_one_multi_and_more_in_multis_of_half_the_limit(waiting, taken):
     one = line(*(group(size=10) for _ in range(waiting)), max_ops=99, max_bytes=40, limit=42)
-    batch = one.next_batch()
-    assert batch is not None
-    assert len(batch.groups) == taken
+    assert len(one.next_batch().groups) == taken
 
 
 def test_what_is_applied_gives_its_bytes_back_and_tells_how_much_may_be_under_way() -> None:
     one = line(*(group(size=60_000) for _ in range(3)), max_bytes=100_000)
     known = one.limit = InFlightLimit(100_000, (0.5,) * 5)
     first, second = one.next_batch(), one.next_batch()
-    assert first is not None
-    assert second is not None
+    assert None not in (first, second)
     assert not one.may_send
     first.sent_s = 3.0
     answered(first, ["guard", 1])
