@@ -8,6 +8,7 @@ from leaderq.election.decision import Decision, Effect, Input, Role, step
 
 HELD = {Role.LEADING, Role.SUSPECT, Role.ENDING}
 DEPOSING = {effect for effect in Effect if effect.name.startswith("DEPOSE_")}
+BEGIN: Decision = (Role.LEADING, (Effect.BEGIN_TERM,))
 LOOK: Decision = (Role.WAITING, (Effect.SURVEY,))
 ENLIST: Decision = (Role.ENLISTING, (Effect.ENLIST,))
 RELEASE: Decision = (Role.RELEASING, (Effect.RELEASE,))
@@ -18,6 +19,11 @@ OUSTED: dict[Input, Decision] = {
     Input.LOST: (Role.OUSTED, (Effect.DEPOSE_SESSION,)),
     Input.FENCED: (Role.OUSTED, (Effect.DEPOSE_FENCED,)),
     Input.GONE: (Role.OUSTED, (Effect.DEPOSE_NODE_DELETED,)),
+}
+STANDING: dict[Input, Decision] = {
+    Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
+    Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
+    Input.WITHDRAW: RELEASE,
 }
 ENDING: dict[Input, Decision] = {**OUSTED, Input.HANDED_OVER: RELEASE}
 HOLDING: dict[Input, Decision] = {**ENDING, Input.TOLD: TOLD, Input.WITHDRAW: TOLD}
@@ -35,17 +41,9 @@ ROWS: dict[Role, dict[Input, Decision]] = {
         Input.ABSENT: ENLIST,
         Input.PASSED_OVER: (Role.ENLISTING, (Effect.REQUEUE,)),
         **dict.fromkeys((Input.CHANGED, Input.RETRY, Input.CONNECTED), LOOK),
-        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
-        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Input.WITHDRAW: RELEASE,
+        **STANDING,
     },
-    Role.CLAIMING: {
-        Input.WON: (Role.LEADING, (Effect.BEGIN_TERM,)),
-        Input.BEATEN: LOOK,
-        Input.FAILED: (Role.WAITING, (Effect.RETRY_SOON,)),
-        Input.LOST: (Role.ENLISTING, (Effect.RETRY_SOON,)),
-        Input.WITHDRAW: RELEASE,
-    },
+    Role.CLAIMING: {**STANDING, Input.WON: BEGIN, Input.BEATEN: LOOK},
     Role.LEADING: {**HOLDING, Input.SUSPENDED: PAUSE, Input.LATE: PAUSE},
     Role.SUSPECT: {**HOLDING, Input.HEARD: (Role.LEADING, (Effect.RESUME,))},
     Role.ENDING: ENDING,

@@ -86,20 +86,12 @@ def test_whoever_was_made_later_stands_later_wherever_the_counter_wraps(start, s
 
 
 RECORD = TermRecord(3, "a", "_c_x-latch-0000000001", "h", pid=7, stage="execution", began=1.5)
+FULL = replace(RECORD, error="E: x", stands_again=1.0, past=({"number": 2},))
 A_STANDS = CandidateNode(str(RECORD.id), "a", 1)
 B_STANDS = CandidateNode("_c_y-latch-0000000002", "b", 2)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        RECORD,
-        TermRecord(),
-        replace(RECORD, error="E: x", stands_again=1.0, past=({"number": 2},)),
-        Wishes(),
-        Wishes(True, 4, "b", 9),
-    ],
-)
+@pytest.mark.parametrize("record", [RECORD, TermRecord(), FULL, Wishes(), Wishes(True, 4, "b", 9)])
 def test_what_is_written_is_read_again(record):
     assert decode(type(record), layout.encode(record), path="/p") == record
 
