@@ -20,6 +20,7 @@ dues = st.integers(1, 2**63 - 1)
 refused = {*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xF900), *range(0xFFF0, 0x10000)}
 letters = st.characters(max_codepoint=0xFFFF, exclude_characters=[*map(chr, refused)])
 ids = st.text(letters, min_size=1)
+spoilt = st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map("queue-".__add__)
 
 
 def put(kind: QueueKind, sequence: int, **what: object) -> str:
@@ -80,13 +81,7 @@ def test_the_number_ends_a_name_and_the_dash_of_the_prefix_is_no_minus_sign(name
     assert names.prefix_of(name) == prefix
 
 
-@given(
-    kind=st.sampled_from(QueueKind),
-    sequence=sequences | ran_over,
-    id=ids,
-    priority=priorities,
-    due_ms=dues,
-)
+@given(st.sampled_from(QueueKind), sequences | ran_over, ids, priorities, dues)
 def test_every_name_is_read_again(kind, sequence, id, priority, due_ms):
     prefix = names.prefix_for(kind, id=id, priority=priority, due_ms=due_ms)
     name = f"{prefix}{sequence:010d}"
@@ -110,11 +105,7 @@ def test_no_name_is_too_odd_to_be_looked_at(name: str) -> None:
     names.sequence_of(name), names.id_of(name), names.priority_of(name), names.due_ms_of(name)
 
 
-@given(
-    st.lists(
-        st.text(st.sampled_from("0189AFaf|-xqueu_"), max_size=30).map(lambda text: "queue-" + text)
-    )
-)
+@given(st.lists(spoilt))
 @example(["queue-|1|", "queue-8000000000"])
 def test_malformed_items_go_in_curators_order_too(items: list[str]) -> None:
     """The text of each name, but for delays (numeric), however a name is spoilt."""

@@ -17,10 +17,8 @@ from leaderq.zookeeper.reading import READ_BYTES, ReadSizes
 
 def claims(priority: int, count: int, data: bytes = b"") -> list[Claim]:
     prefix = prefix_for(QueueKind.PRIORITY, priority=priority)
-    return [
-        Claim(f"{prefix}{number:010d}", data, 0, 0, membership=None)  # type: ignore[arg-type]
-        for number in range(count)
-    ]
+    names = [f"{prefix}{number:010d}" for number in range(count)]
+    return [Claim(name, data, 0, 0, membership=None) for name in names]  # type: ignore[arg-type]
 
 
 def ready(**options: int) -> Prefetch:
@@ -75,15 +73,17 @@ def grown(size: int = 100) -> ReadSizes:
     return sizes
 
 
-def read(sizes: ReadSizes, items: list[int]) -> list[int]:
-    """The sizes of those that are read first."""
-    items = items[: sizes.most]
-    known = [items[at] for at in sizes.to_measure(len(items))]
-    if known and len(known) < len(items) and sizes.is_unsure(known):
-        known = items
-    found = items[: sizes.fitting(len(items), known)] if known else items
-    sizes.learned(found)
-    return found
+def read(sizes: ReadSizes, items: list[int]) -> None:
+    """All of these sizes; what is read at a time is not too large, unless it is only one."""
+    while items:
+        first = items[: sizes.most]
+        known = [first[at] for at in sizes.to_measure(len(first))]
+        if known and len(known) < len(first) and sizes.is_unsure(known):
+            known = first
+        found = first[: sizes.fitting(len(first), known)] if known else first
+        sizes.learned(found)
+        assert sum(found) <= READ_BYTES or len(found) == 1
+        del items[: len(found)]
 
 
 def test_reads_begin_small_and_grow_while_items_are_small() -> None:
@@ -97,17 +97,9 @@ def test_reads_begin_small_and_grow_while_items_are_small() -> None:
 def test_a_run_of_large_items_is_never_read_together_wherever_it_begins(small, large, seed):
     sizes = grown()
     sizes._chance = random.Random(seed)
-    items = [100] * small + [1_000_000] * large + [100] * 50
-    while items:
-        found = read(sizes, items)
-        assert sum(found) <= READ_BYTES or len(found) == 1
-        del items[: len(found)]
+    read(sizes, [100] * small + [1_000_000] * large + [100] * 50)
 
 
 @given(st.lists(st.sampled_from([10, 20_000, 300_000, 1_000_000]), max_size=60))
 def test_while_sizes_are_unknown_no_mixture_exceeds_a_megabyte(items: list[int]) -> None:
-    sizes = ReadSizes()
-    while items:
-        found = read(sizes, items)
-        assert sum(found) <= READ_BYTES or len(found) == 1
-        del items[: len(found)]
+    read(ReadSizes(), items)

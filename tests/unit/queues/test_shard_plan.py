@@ -70,19 +70,16 @@ def test_a_shard_that_has_numbered_too_many_is_retired_and_replaced():
 
 
 @pytest.mark.parametrize(
-    ("items", "empty_for_s", "what", "removed"),
+    ("what", "removed"),
     [
-        (0, 4.9, {"is_marked": True}, ()),
-        (0, 5.0, {"is_marked": True}, ("a",)),
-        (1, 9.0, {"is_marked": True}, ()),
-        (0, 9.0, {"next_sequence": RETIRED_FROM}, ()),
+        ({"items": 0, "empty_for_s": 4.9, "is_marked": True}, ()),
+        ({"items": 0, "empty_for_s": 5.0, "is_marked": True}, ("a",)),
+        ({"items": 1, "empty_for_s": 9.0, "is_marked": True}, ()),
+        ({"items": 0, "empty_for_s": 9.0, "next_sequence": RETIRED_FROM}, ()),
     ],
 )
-def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough(
-    items, empty_for_s, what, removed
-):
-    shard = ShardState("a", items, empty_for_s=empty_for_s, **what)
-    assert plan_shards([shard], POLICIES).to_remove == removed
+def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough(what, removed):
+    assert plan_shards([ShardState("a", **what)], POLICIES).to_remove == removed
 
 
 @given(shards)
