@@ -49,9 +49,8 @@ def event(kind: int, path: str) -> bytes:
 def test_events_that_come_together_are_read_up_to_what_is_not_a_whole_event(rest):
     heard: list[tuple[int, str]] = []
     connection = ServerConnection.__new__(ServerConnection)
-    connection.client = SimpleNamespace(
-        _stopped=threading.Event(), _data_watchers={}, _child_watchers={}
-    )
+    watchers = dict.fromkeys(("_data_watchers", "_child_watchers"), ())
+    connection.client = SimpleNamespace(_stopped=threading.Event(), **watchers)
     connection._on_event = lambda kind, path: heard.append((kind, path))
     connection._received = bytearray(event(2, "/a") + event(1, "/b") + rest)
     connection._read_watch_events()

@@ -5,9 +5,6 @@ import inspect
 import re
 from pathlib import Path
 
-import kazoo.client
-import kazoo.handlers.threading
-import kazoo.protocol.connection
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
@@ -61,7 +58,7 @@ def test_the_functions_of_kazoo_that_are_relied_on_are_the_ones_that_were_read()
 
 
 PRIVATE = re.compile(r"(?:\.|def )(_[a-z]\w*)")
-PARTS = (kazoo.client, kazoo.protocol.connection, kazoo.handlers.threading)
+PARTS = map(inspect.getmodule, (KazooClient, ConnectionHandler, SequentialThreadingHandler))
 THEIRS = {name for part in PARTS for name in PRIVATE.findall(inspect.getsource(part))}
 USED = re.compile(r"""(?<!\bself)(?<!super\(\))\.(_[a-z]\w*)|attr\([^)]*["'](_[a-z]\w*)""")
 INHERITED = re.compile(r"(?:\bself\.|super\(\)\.|def )(_[a-z]\w*)")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from leaderq.base import clock
 from leaderq.errors import ConnectionLost, NoNode, NoPermission, SessionExpired
 from leaderq.testing import eventually
 from leaderq.zookeeper import Check
@@ -107,10 +106,7 @@ class Requests:
 
     def answer(self, error: Exception | None = None) -> Any:
         what, future = self.sent.pop(0)
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+        future.set_result(None) if error is None else future.set_exception(error)
         return what
 
     def answer_both(self) -> None:
@@ -120,10 +116,9 @@ class Requests:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
-    made = Requests()
-    monkeypatch.setattr(clock, "now_s", lambda: 120.0)
-    return made
+def requests(at: list[float]) -> Requests:
+    at[0] = 120.0
+    return Requests()
 
 
 def test_a_proof_is_a_sync_and_then_a_write_that_changes_nothing(requests):

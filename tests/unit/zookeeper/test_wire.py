@@ -178,18 +178,9 @@ def test_a_code_in_a_multi_becomes_its_error_with_path_and_index():
     assert (error.path, error.index) == ("/a", 2)
 
 
-class Jobs:
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], object]] = []
-
-    def run(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)()
-
-
-def made() -> tuple[Jobs, Answer[int], Reply[int]]:
-    jobs = Jobs()
-    answer: Answer[int] = Answer(jobs.waiting.append)
+def made() -> tuple[list[Callable[[], object]], Answer[int], Reply[int]]:
+    jobs: list[Callable[[], object]] = []
+    answer: Answer[int] = Answer(jobs.append)
     return jobs, answer, Reply(answer, int, lambda exc: translated(exc, "/a"))
 
 
@@ -200,7 +191,8 @@ def test_a_reply_is_converted_and_callbacks_wait_for_their_thread():
     reply.set("7")
     assert answer.result(0) == 7
     assert heard == []
-    jobs.run()
+    while jobs:
+        jobs.pop(0)()
     assert heard == [answer]
 
 
@@ -210,10 +202,7 @@ def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error()
         former = Reply(answer, last.convert, last.translate, is_last=False)
         former.set("7")
         assert not answer.done()
-        if error is None:
-            former.set("8")
-        else:
-            former.set_exception(error)
+        former.set("8") if error is None else former.set_exception(error)
         last.set("9")
         if error is None:
             assert answer.result(0) == 9
