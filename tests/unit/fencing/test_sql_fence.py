@@ -84,9 +84,7 @@ def test_the_drivers_own_transaction_is_used_and_not_ended(connect):
     FENCE.hold(other, token(2))
 
 
-def test_a_connection_that_commits_each_statement_is_refused_unless_a_transaction_was_begun(
-    connect,
-):
+def test_a_connection_that_commits_each_statement_is_refused_outside_a_transaction(connect):
     connection = connect(isolation_level=None)
     with pytest.raises(ConfigurationError, match="begin a transaction first"):
         FENCE.hold(connection, token(1))
@@ -115,12 +113,9 @@ def test_an_unknown_driver_and_an_asynchronous_one_are_told_what_to_do(methods, 
 def test_only_a_number_of_a_term_reaches_the_database(connect):
     term = SimpleNamespace(career="c", number="7")
     connection = connect()
-    for write in (
-        lambda: FENCE.hold(connection, term),
-        lambda: ROWS.put(connection, term, {"name": "a"}),
-    ):
+    for write, *given in ((FENCE.hold,), (ROWS.put, {"name": "a"})):
         with pytest.raises(ConfigurationError, match="give the number of a term, 1 to 9223372036"):
-            write()
+            write(connection, term, *given)
     assert not connection.in_transaction
 
 
