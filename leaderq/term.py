@@ -189,11 +189,9 @@ class Term:
         ``cool_off_s``; another candidate leads as soon as ``handOver`` has returned. Returns at
         once; any thread may call it. If the term is ending, this changes nothing.
         """
-        seconds = 0.0 if stand_again_after_s is None else stand_again_after_s
-        if not (is_number(seconds) and 0 <= seconds < float("inf")):
-            raise ValueError(
-                f"stand_again_after_s={stand_again_after_s!r} is not a number of seconds"
-            )
+        seconds = stand_again_after_s
+        if not (seconds is None or (is_number(seconds) and 0 <= seconds < float("inf"))):
+            raise ValueError(f"stand_again_after_s={seconds!r} is not a number of seconds")
         self._wind_up_as(Reason.RESIGNED, stand_again_after_s)
 
     def finish(self) -> None:

@@ -135,6 +135,11 @@ def test_a_value_that_cannot_be_is_refused_with_a_remedy(kind, given, why):
     assert str(refused.value) == f"{refused.value.why}; {refused.value.remedy}"
 
 
+def test_the_home_of_a_user_who_is_not_known_is_refused():
+    with pytest.raises(InvalidValue, match="a home that is not known; write the whole path"):
+        kinds.expanded("~nobody-of-that-name/x")
+
+
 def test_a_text_becomes_a_value_or_stays_to_be_refused():
     assert (seconds(0, 9).from_text("2.5"), seconds(0, 9).from_text("x")) == (2.5, "x")
     assert (number(0, 9).from_text("2.5"), number(0, 9).from_text("x")) == (2.5, "x")
