@@ -287,10 +287,7 @@ def test_a_letter_is_chosen_by_its_error_its_origin_and_its_place_together(chose
     assert (found in chosen) is has_it
 
 
-@pytest.mark.parametrize(
-    ("left", "note"),
-    [((12, 13, 14, 18), "left out: 12-14,18"), ((), "")],
-)
+@pytest.mark.parametrize(("left", "note"), [((12, 13, 14, 18), "left out: 12-14,18"), ((), "")])
 def test_a_note_can_be_read_by_a_person_and_one_that_does_not_fit_is_refused(left, note):
     assert ReplayProgress(10_000, set(left)).note() == note
     with pytest.raises(RequestRefused, match="4994 of them; replay them first"):
