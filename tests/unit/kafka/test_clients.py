@@ -9,6 +9,7 @@ import confluent_kafka
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord
 
+from leaderq import errors
 from leaderq.config import KafkaSecurity
 from leaderq.errors import AccessRefused, ConfigurationError, KafkaError, ServersUnreachable
 from leaderq.kafka.clients import kafka_python_consumer, private_api
@@ -73,17 +74,21 @@ def test_why_nobody_answers_is_said_when_opening():
         producer.open()
 
 
-def test_a_refusal_that_was_overcome_explains_no_later_silence(monkeypatch):
-    now = [1000.0]
-    monkeypatch.setattr("leaderq.base.clock.now_s", lambda: now[0])
+def test_a_refusal_that_was_overcome_explains_no_later_silence(at):
     connection = ConfluentConnection("kafka:9092", KafkaSecurity())
     connection._told(librdkafkas("_AUTHENTICATION"))
     late = librdkafkas("_TIMED_OUT")
-    now[0] += 9.9
+    at[0] += 9.9
     assert isinstance(connection.error(late, "committing"), AccessRefused)
-    now[0] += 0.2
+    at[0] += 0.2
     assert isinstance(connection.error(late, "committing"), KafkaAway)
     assert connection.refusal is None
+
+
+@pytest.mark.parametrize("name", ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_DESTROY_BROKER"])
+def test_a_broker_that_goes_passes_by_itself(name):
+    connection = ConfluentConnection("kafka:9092", KafkaSecurity())
+    assert isinstance(connection.error(librdkafkas(name), "committing"), KafkaAway)
 
 
 @pytest.mark.parametrize("options", [{"stats_cb": 5}, {"linger.ms": "many"}, {"nonsense": 1}])
@@ -114,3 +119,41 @@ def test_who_is_not_a_member_at_the_moment_has_no_metadata_for_a_transaction(con
     assert consumer.group_metadata() is consumer._client.consumer_group_metadata()
     consumer._on_revoke(consumer._client, [])
     assert consumer.group_metadata() is None
+
+
+def test_a_position_that_is_gone_is_told_to_whoever_polls_not_to_who_waits_for_a_commit(
+    consumer,
+):
+    where = Partition("t", 0)
+    record = confluent_kafka.Message("t", 0, 4, b"k", b"v")
+    gone = confluent_kafka.Message("t", 0, error=librdkafkas("_AUTO_OFFSET_RESET"))
+    messages = [record, gone]
+
+    def consume(most: int, _wait_s: float) -> list[Any]:
+        taken, messages[:] = messages[:most], messages[most:]
+        if not messages:
+            consumer._on_commit(None, [])  # it is answered when all of them are taken
+        return taken
+
+    consumer._client, consumer._held = mock.Mock(consume=consume), frozenset({where})
+    consumer.seek({where: 4})
+    assert consumer.commit({where: 4}, "").done(60)
+    with pytest.raises(errors.OffsetOutOfRange):
+        consumer.poll(0.0, 10)
+    assert [row.offset for row in consumer.poll(0.0, 10)[where]] == [4]
+
+
+class _Noted:
+    """An offset as confluent-kafka tells one that kafka-python has committed (B27)."""
+
+    topic, partition, offset, leader_epoch, error = "t", 0, 7, -1, None
+
+    @property
+    def metadata(self) -> str:
+        return b"x\xff".decode()
+
+
+def test_an_offset_whose_note_is_no_text_is_an_offset(consumer):
+    consumer._client = mock.Mock(committed=lambda asked, timeout_s: [_Noted()])
+    assert consumer.committed(1.0, [Partition("t", 0)]) == {Partition("t", 0): 7}
+    assert consumer.notes == frozenset()
