@@ -4,4 +4,12 @@ imports it without.
 
 from __future__ import annotations
 
+import pytest
+
 import leaderq.kafka  # noqa: F401
+from leaderq.kafka.handling.on_error import OnError
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)

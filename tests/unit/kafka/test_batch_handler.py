@@ -362,12 +362,12 @@ def test_what_waits_for_a_paused_term_is_handed_out_again_though_the_pause_is_ov
     assert (career.committed, term.paused) == ({B: 1}, False)
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize("on_error", [skip(), dead_letter(except_=Bad)])
 @pytest.mark.parametrize("fails", [0, ALWAYS])
 def test_of_a_batch_that_was_abandoned_nothing_more_is_begun_and_no_hold_up_waits_for_it(
-    fails, on_error, monkeypatch
+    fails, on_error
 ):
-    monkeypatch.setattr("leaderq.kafka.handling.on_error.OnError.pause_s", lambda *_: 0.001)
     career, calls = FakeCareer(fails={(A, 0): fails}), count()
     lost: list[bool] = []
     career.before_handle = lambda _: next(calls) == 0 and lost.append(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partialmethod
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -11,7 +12,6 @@ from unittest import mock
 import pytest
 from terms import open_term
 
-from leaderq.base import clock
 from leaderq.errors import ConfigurationError, KafkaError
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.consuming import commits as module
@@ -57,13 +57,6 @@ class Store:
 @pytest.fixture
 def store():
     return Store()
-
-
-@pytest.fixture
-def at(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now[0])
-    return now
 
 
 def test_a_commit_is_begun_once_and_its_ends_are_told_when_it_is_done(store):
@@ -161,17 +154,6 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once():
 ROW = Record("t", 0, 5, 0, None, b"")
 
 
-class Unanswered:
-    def __init__(self, fails: bool) -> None:
-        self.fails, self.looks = fails, 0
-
-    def done(self, wait_s: float) -> bool:
-        self.looks += 1
-        if self.fails and self.looks > 3:
-            raise KafkaAway("no answer")
-        return False
-
-
 class Client(SimpleNamespace):
     """Answers everything but commits, which hang or fail, unless it is given another answer."""
 
@@ -182,7 +164,8 @@ class Client(SimpleNamespace):
         return records
 
     def commit(self, offsets: Any, note: str) -> Any:
-        return Unanswered(self.fails)
+        later = KafkaAway("no answer") if self.fails else False
+        return SimpleNamespace(done=mock.Mock(side_effect=chain([False] * 3, repeat(later))))
 
     def __getattr__(self, name: str) -> Any:
         return {
@@ -228,6 +211,11 @@ class Reading(TermConsumer):
             self.round()
         return batch
 
+    def commit(self, batch: Batch) -> None:
+        self.commits.request(batch.ends, in_hand=True)
+        while self.commits.wanted is not None:
+            self.round()
+
 
 @pytest.mark.parametrize(("is_abandoned", "fails"), [(False, False), (False, True), (True, False)])
 def test_a_client_of_which_only_commits_hang_is_replaced_after_30_seconds(is_abandoned, fails, at):
@@ -265,9 +253,7 @@ def test_a_stalled_client_is_replaced_at_once_and_a_batch_in_hand_is_committed_w
         consumer.round()
     assert consumer.reports.stalled.call_args.args == (A, 6, 9)
     assert consumer.offer() is batch
-    consumer.commits.request(batch.ends, in_hand=True)
-    while consumer.commits.wanted is not None:
-        consumer.round()
+    consumer.commit(batch)
     assert (stored[0], stored[-1]) == ((1, {A: 5}), (2, {A: 6}))
 
 
@@ -442,10 +428,7 @@ def test_an_operators_offset_is_followed_though_this_leader_has_once_proved_itse
         consumer.round()
     (client,) = consumer.clients
     client.records = {A: [ROW]}
-    batch = consumer.until_offered()
-    consumer.commits.request(batch.ends, in_hand=True)
-    while consumer.commits.wanted is not None:
-        consumer.round()
+    consumer.commit(consumer.until_offered())
     assert stored == consumer.positions.committed == {A: 6}
     stored[A] = 5
     client.joins = 2

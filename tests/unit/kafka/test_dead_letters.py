@@ -7,10 +7,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from fake_career import records as rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderq.base import clock
 from leaderq.errors import CorruptRecord, KafkaError, KafkaFenced, RequestRefused
 from leaderq.kafka.dead_letters.format import (
     PREFIX,
@@ -53,8 +53,8 @@ def test_a_letter_says_what_happened_where_and_when():
     assert said(ValueError("bad")) == origin | what | when
 
 
-class Own(Exception):
-    pass
+def named(name: str, module: str = "builtins") -> Exception:
+    return type(name, (Exception,), {"__module__": module})()
 
 
 class Mute(Exception):
@@ -70,14 +70,10 @@ class Anything(Exception):
     ("error", "part", "told"),
     [
         (Anything("x"), "text", "x"),
-        (Own(), "error", f"{__name__}.Own"),
-        (type("Own", (Exception,), {"__module__": "__main__"})(), "error", "Own"),
-        (
-            type("x" * 300, (Exception,), {"__module__": "builtins"})(),
-            "error",
-            "x" * 247 + "\u2026",
-        ),
-        (type("x" * 250, (Exception,), {"__module__": "builtins"})(), "error", "x" * 250),
+        (named("Own", __name__), "error", f"{__name__}.Own"),
+        (named("Own", "__main__"), "error", "Own"),
+        (named("x" * 300), "error", "x" * 247 + "\u2026"),
+        (named("x" * 250), "error", "x" * 250),
         (Mute(), "text", "(its text cannot be had: RuntimeError)"),
     ],
 )
@@ -220,10 +216,6 @@ def test_whatever_headers_a_stranger_writes_they_are_read_or_refused(headers):
 A, B = Partition("dead", 0), Partition("dead", 1)
 
 
-def rows(where: Partition, *offsets: int) -> list[Record]:
-    return [Record(*where, offset, 0, b"k", b"v") for offset in offsets]
-
-
 class Reader(DeadLetterReader):
     _consumer: Any = None
 
@@ -250,16 +242,14 @@ def test_letters_that_came_after_reading_began_are_not_read():
     one._consumer.pause.assert_called_once_with(A)
 
 
-def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(monkeypatch):
+def test_a_replay_tells_kafka_away_for_too_long_from_another_one_that_has_begun(at):
     """The commit of its producer is refused for its epoch, 25 s after it began."""
     replay = DeadLetterReplay("nowhere:1", "dead", "c", rate_per_s=0.0)
     one = new_dead_letter(record(), KeyError(), 1, 1, "c", 1)
     found = Record("dead", 0, 0, 0, *one[:3])
-    now_s = [1000.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now_s[0])
 
     def refuse(*_: object) -> None:
-        now_s[0] += 25.0
+        at[0] += 25.0
         raise KafkaFenced("INVALID_PRODUCER_EPOCH")
 
     parts = {"starts": {0: 0}, "ends": {0: 1}, "partitions_of": lambda _: frozenset({0, 1})}

@@ -36,18 +36,13 @@ from leaderq.kafka import DependencyUnavailable, KafkaLeaderCareer, Record, dead
 from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.handling import batch_handler, burials
 from leaderq.kafka.handling.burials import BurialRequests
-from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
 
+pytestmark = pytest.mark.usefixtures("short_pauses")
 ALWAYS = 10**9
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch):
-    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
 @pytest.mark.parametrize("error", OUTAGES, ids=lambda each: type(each).__name__)
@@ -97,10 +92,8 @@ def test_a_hold_up_that_lasts_too_long_fails_the_term_and_passes_nothing_over(mo
     assert career.committed == {}
 
 
-def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(monkeypatch):
+def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(at, monkeypatch):
     """Even if this process leads again much later, having handled nothing since."""
-    now_s = [100.0]
-    monkeypatch.setattr(clock, "now_s", lambda: now_s[0])
     career, held = FakeCareer(), list[str | None]()
     career.before_handle = failing_at([OSError("away")] * 3, (A, 0))
     handler = a_handler(career, skip(), on_held_up=held.append)
@@ -108,7 +101,7 @@ def test_a_hold_up_ends_with_its_term_and_the_next_one_waits_as_long(monkeypatch
         term = open_term(number)
         monkeypatch.setattr(term, "wait", lambda _, term=term: [term.pause(True), True][1])
         assert not handler.work(a_batch(A=[0]), term)
-        now_s[0] += 1000.0
+        at[0] += 1000.0
     term.pause(False)  # and that is another one
     assert not handler.work(a_batch(A=[0]), term)
     term.pause(False)

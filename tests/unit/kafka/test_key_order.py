@@ -18,8 +18,9 @@ from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.handling.batch_handler import BatchWork
 from leaderq.kafka.handling.chains import InHand, by_records
 from leaderq.kafka.handling.context import RecordOrder
-from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.record import Batch, Partition, Record
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def keyed(where: Partition, keys: str, first: int = 0) -> list[Record]:
@@ -39,11 +40,6 @@ def batch(**keys: str) -> Batch:
 def by_key(career: FakeCareer, on_error: object = "raise", **more: Any) -> Iterator[Any]:
     with closing(a_handler(career, on_error, **{**BY_KEY, **more})) as handler:
         yield handler
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch):
-    monkeypatch.setattr(OnError, "pause_s", lambda _self, _times: 0.001)
 
 
 def in_hand(rows: Sequence[Record]) -> InHand:
@@ -118,8 +114,8 @@ def test_a_slow_record_holds_up_its_key_only_until_as_many_as_may_be_are_in_hand
 def test_after_an_unclean_end_nothing_is_committed_before_the_first_batch_is_done():
     """Else a record that kills would be met at another offset each time, and never be found."""
     career, found = OneByOne(), batch(A="abc")
-    marks: Any = FakeMarks(career, {})
-    with by_key(career, skip(), more=lambda *_: None, marks=marks) as handler:
+    more = {"more": lambda *_: None, "marks": FakeMarks(career, {})}
+    with by_key(career, skip(), **more) as handler:
         unclean = open_term(8, unclean=True)
         assert BatchWork(handler, found, open_term(7)).slides
         first = BatchWork(handler, found, unclean)
@@ -145,8 +141,7 @@ def test_when_the_batch_is_lost_what_is_in_hand_is_finished_and_nothing_is_begun
 
 def test_where_records_may_kill_the_process_they_are_handled_in_order_of_partitions():
     career = OneByOne()
-    marks: Any = FakeMarks(career, {A: 2})
-    with by_key(career, skip(), marks=marks) as handler:
+    with by_key(career, skip(), marks=FakeMarks(career, {A: 2})) as handler:
         assert handler.work(batch(A="ab"), open_term(7))
     assert career.log[:3] == ["mark A0", "handle A0", "commit A=1"]
 

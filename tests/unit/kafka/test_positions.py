@@ -8,6 +8,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from fake_career import A, B
+from fake_career import records as rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -24,15 +26,11 @@ from leaderq.kafka.consuming.positions import (
     starts,
 )
 from leaderq.kafka.consuming.term_consumer import TermConsumer
-from leaderq.kafka.record import Batch, Partition, Record
+from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores import STORES
 
-A, B, C = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+C = Partition("u", 0)
 FIRST, LAST = {A: 3, B: 4, C: 5}, {A: 30, B: 40, C: 50}
-
-
-def rows(where: Partition, *offsets: int) -> list[Record]:
-    return [Record(where.topic, where.number, at, 0, None, b"") for at in offsets]
 
 
 NO_END = (None, "latest", "none")
@@ -245,6 +243,7 @@ def test_where_offsets_are_gone_the_store_says_what_to_do(word):
 
 PARTITIONS = [Partition("t", number) for number in range(3)]
 SOME = st.sets(st.sampled_from(PARTITIONS))
+COUNTS = st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1)
 
 
 class SharedGroup(RuleBasedStateMachine):
@@ -263,14 +262,14 @@ class SharedGroup(RuleBasedStateMachine):
         self.career: Batch | None = None
 
     @precondition(lambda self: self.positions.in_hand is None and self.career is None)
-    @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
+    @rule(counts=COUNTS)
     def hand_out(self, counts: dict[Partition, int]) -> None:
         if batch := self._next(counts):
             self.career = batch
             self.positions.parts.append(batch)
 
     @precondition(lambda self: self.positions.parts and self.career is not None)
-    @rule(counts=st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1))
+    @rule(counts=COUNTS)
     def hand_out_beside(self, counts: dict[Partition, int]) -> None:
         """More, while what is in hand is handled, or is being committed."""
         if batch := self._next(counts):
@@ -279,15 +278,9 @@ class SharedGroup(RuleBasedStateMachine):
             assert self.positions.in_hand and self.positions.handed == handed
 
     def _next(self, counts: dict[Partition, int]) -> Batch | None:
-        rows = {
-            where: [
-                Record(where.topic, where.number, self.positions.handed[where] + n, 0, None, b"")
-                for n in range(count)
-            ]
-            for where, count in counts.items()
-            if where in self.held
-        }
-        return Batch(rows) if rows else None
+        handed = {at: self.positions.handed[at] for at in counts if at in self.held}
+        found = {at: rows(at, *range(end, end + counts[at])) for at, end in handed.items()}
+        return Batch(found) if found else None
 
     @precondition(lambda self: self.career is not None and not self.in_flight)
     @rule(data=st.data())
@@ -355,9 +348,9 @@ class SharedGroup(RuleBasedStateMachine):
     @invariant()
     def reads_on_where_the_store_or_the_batch_in_hand_ends(self) -> None:
         batch = self.positions.in_hand or Batch({})
-        for where, rows in batch.records.items():
+        for where, parts in batch.records.items():
             begin, end = self.positions.committed[where], self.positions.handed[where]
-            assert [row.offset for row in rows] == list(range(begin, end))
+            assert [row.offset for row in parts] == list(range(begin, end))
         in_hand = batch.ends
         assert in_hand.keys() <= self.held
         for where in self.held - self.in_flight.keys():

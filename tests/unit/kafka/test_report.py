@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from fake_career import A, B
 from few_znodes import FewZnodes
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -25,7 +26,6 @@ from leaderq.kafka.consuming.report import (
 from leaderq.kafka.record import Partition
 from leaderq.zookeeper import Create, SetData
 
-A, B = Partition("t", 0), Partition("t", 1)
 Looks = list[tuple[float, dict[Partition, int], dict[Partition, int]]]
 
 
@@ -134,13 +134,10 @@ def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_lead
     assert znodes.errors == caplog.records == []
 
 
-WHERE = Partition("t", 0)
-
-
 def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = None) -> list[float]:
     """The instants at which looks (at, position, end, polls, empty polls) are judged a stall."""
     watch = watch or StallWatch()
-    return [row[0] for row in rows if watch.find({WHERE: Observation(*row)})]
+    return [row[0] for row in rows if watch.find({A: Observation(*row)})]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +171,9 @@ def test_after_a_rebuild_time_and_polls_are_counted_again_and_the_same_stall_is_
     assert looks((31, 5, 6, 156, 156), (41, 5, 9, 157, 157), watch=rebuilt()) == []
 
 
-@pytest.mark.parametrize("gone", [{}, {Partition("t", 1): Observation(0, 0, 0, 0, 0)}])
+@pytest.mark.parametrize("gone", [{}, {B: Observation(0, 0, 0, 0, 0)}])
 def test_a_partition_not_held_any_more_is_forgotten(gone):
     watch = StallWatch()
-    watch.find({WHERE: Observation(0, 5, 9, 0, 0)})
+    watch.find({A: Observation(0, 5, 9, 0, 0)})
     watch.find(gone)
     assert looks((11, 5, 99, 60, 60), watch=watch) == []

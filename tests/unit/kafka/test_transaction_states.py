@@ -149,20 +149,6 @@ class Producer:
     def close(self) -> None: ...
 
 
-class Consumer:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def join(self, allowed: Any, timeout_s: float) -> bool:
-        return True
-
-    def committed(self, timeout_s: float) -> dict[Partition, int]:
-        return dict(self._broker.stored)
-
-    def group_metadata(self) -> str:
-        return "group"
-
-
 class Executor:
     """Does what a :class:`SerialExecutor` does, without a thread: at once, or at the last moment,
     which is when somebody looks at it or at what came after it.
@@ -200,7 +186,11 @@ class Leader:
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker = broker or Broker()
         self.broker.is_deposed = False
-        self.consumer: Any = Consumer(self.broker)
+        self.consumer: Any = SimpleNamespace(
+            join=lambda allowed, timeout_s: True,
+            committed=lambda timeout_s: dict(self.broker.stored),
+            group_metadata=lambda: "group",
+        )
         self.store: Any = TransactionOffsets()
         self.store.attach(StoreContext("c", "/", make_producer=self.broker.make))
         self.begin()
