@@ -32,6 +32,10 @@ def records(where: Partition, *offsets: int) -> list[Record]:
     ]
 
 
+def a_record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
+    return Record("t", 1, offset, 3, key, b"v").replace(**changes)
+
+
 def a_batch(**offsets: Sequence[int]) -> Batch:
     """For instance ``a_batch(A=[0, 1], B=[7])``."""
     names = {"A": A, "B": B, "C": C}

@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fake_career import A, B
 from few_znodes import FewZnodes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leaderq import errors
 from leaderq.base import clock
-from leaderq.errors import (
-    BadVersion,
-    ConnectionLost,
-    CorruptRecord,
-    Deposed,
-    NodeExists,
-    Reason,
-    SessionClosed,
-    SessionExpired,
-)
 from leaderq.kafka.handling.crash_marks import (
     CrashCounts,
     CrashMarks,
@@ -32,7 +24,6 @@ from leaderq.kafka.record import Partition, Record
 from leaderq.term import OpenTerm
 from leaderq.zookeeper import Create, SetData
 
-A, B = Partition("t", 0), Partition("t", 1)
 PATH = "/c/attempts"
 
 
@@ -42,11 +33,6 @@ def place(offset: int, where: Partition = A) -> RecordPlace:
 
 def record(offset: int, where: Partition = A) -> Record:
     return Record(where.topic, where.number, offset, 0, None, b"")
-
-
-@pytest.fixture
-def servers():
-    return FewZnodes()
 
 
 def after_unclean(servers: FewZnodes, number: int = 7) -> OpenTerm:
@@ -107,8 +93,8 @@ def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told(servers
 
 def test_a_mark_that_could_not_be_written_is_not_remembered(servers):
     kept, term = careful(servers)
-    servers.errors = [(SessionExpired("x"), False)]
-    with pytest.raises(Deposed):
+    servers.errors = [(errors.SessionExpired("x"), False)]
+    with pytest.raises(errors.Deposed):
         kept.before(term, record(5))
     assert kept.before(term, record(9, B)) == 0
     assert noted(servers).in_hand == {place(9, B)}
@@ -129,29 +115,29 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(most, c
     assert not kept.is_careful(A)
 
 
-@pytest.mark.parametrize("error", [ConnectionLost("x"), NodeExists("x"), BadVersion("x")])
+@pytest.mark.parametrize("error", [errors.ConnectionLost, errors.NodeExists, errors.BadVersion])
 def test_while_the_connection_breaks_it_is_asked_again_until_the_lease_ends(
     servers, error, monkeypatch
 ):
     slept: list[float] = []
     monkeypatch.setattr(clock, "sleep", slept.append)
     kept, term = marks(servers), after_unclean(servers)
-    servers.get_errors = [error, error]
+    servers.get_errors = [error("x"), error("x")]
     kept.begin(term, {A: 5})
     assert (slept, servers.gets) == ([0.05, 0.05], 3)
     assert noted(servers) == CrashCounts({A: (5, 1)})
 
 
 def test_with_the_session_leadership_is_over_and_a_term_that_is_over_asks_nothing(servers):
-    for error in (SessionExpired("x"), SessionClosed("x")):
+    for error in (errors.SessionExpired("x"), errors.SessionClosed("x")):
         servers.get_errors = [error]
-        with pytest.raises(Deposed) as deposed:
+        with pytest.raises(errors.Deposed) as deposed:
             marks(servers).begin(servers.term(), {})
-        assert (deposed.value.term, deposed.value.reason) == (7, Reason.SESSION)
+        assert (deposed.value.term, deposed.value.reason) == (7, errors.Reason.SESSION)
     over = servers.term()
-    over.wind_up(Reason.LEASE)
+    over.wind_up(errors.Reason.LEASE)
     over.close()
-    with pytest.raises(Deposed):
+    with pytest.raises(errors.Deposed):
         marks(servers).begin(over, {})
     assert servers.gets == 2
 
@@ -183,7 +169,7 @@ NO_MARKS = b"""
 
 @pytest.mark.parametrize("data", [*NO_MARKS.split(), b"[" * 100_000])
 def test_what_is_no_mark_is_corrupt(data):
-    with pytest.raises(CorruptRecord, match=PATH):
+    with pytest.raises(errors.CorruptRecord, match=PATH):
         decode(data, path=PATH)
 
 

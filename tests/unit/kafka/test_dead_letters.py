@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from fake_career import a_record as record
 from fake_career import records as rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +32,6 @@ from leaderq.kafka.dead_letters.replay import (
 from leaderq.kafka.dead_letters.topic import DeadLetterReader
 from leaderq.kafka.record import Partition, Record
 from leaderq.observability import tracing
-
-
-def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
-    return Record("t", 1, offset, 3, key, b"v").replace(**changes)
 
 
 def said(error: BaseException, **changes: Any) -> dict[str, str]:

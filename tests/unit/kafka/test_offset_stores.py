@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 from database_contract import DatabaseOffsetsContract, records
 from fake_career import A
-from few_znodes import FewZnodes
 from terms import open_term
 
 from leaderq import errors
@@ -73,20 +72,14 @@ USERS = Create("/user")
 
 
 @pytest.fixture
-def servers():
-    return FewZnodes()
-
-
-@pytest.fixture
 def term(servers):
     return servers.term(3)
 
 
 @pytest.fixture
 def store(servers):
-    session: Any = servers
     made = ZooKeeperOffsets()
-    open_store(made, StoreContext("c", "/", folder="/o", session=session))
+    open_store(made, StoreContext("c", "/", folder="/o", session=servers))
     yield made
     made.close()
 
@@ -157,12 +150,11 @@ def test_a_write_whose_answer_was_lost_is_done_once(store, term, servers, has_ha
 def test_the_write_of_a_store_that_hung_in_the_same_term_is_not_taken_for_ones_own(
     servers, term, monkeypatch
 ):
-    session: Any = servers
     for now_s, offset in ((100.0, 5), (130.0, 6)):
         with monkeypatch.context() as then:
             then.setattr(clock, "now_s", lambda: now_s)  # noqa: B023 - called at once
             store = ZooKeeperOffsets()
-        store.attach(StoreContext("c", "/", folder="/o", session=session))
+        store.attach(StoreContext("c", "/", folder="/o", session=servers))
         commit(store, term, offset)
         store.close()
     assert TopicOffsets.decoded(servers.data["/o/t"], "/o/t").offsets == {"0": 6}
@@ -196,13 +188,9 @@ def test_offsets_are_not_set_beside_a_leader_that_begins(store, servers, term, h
     assert store.look_up(admin).get(A) == (9 if not begins else 5 if has_led else None)
 
 
-REFUSED_BY_SERVER = [
-    errors.NodeExists("there", path="/user", index=1),
-    errors.NoNode("not there", path="/user", index=1),
-    errors.BadVersion("another", path="/user", index=1),
-    errors.NotEmpty("children", path="/user", index=1),
-    errors.TooLarge("the multi", size=2_000_000, limit=1_000_000),
-]
+ABOUT_IT = errors.NodeExists, errors.NoNode, errors.BadVersion, errors.NotEmpty
+REFUSED_BY_SERVER: list[Exception] = [each("no", path="/user", index=1) for each in ABOUT_IT]
+REFUSED_BY_SERVER += [errors.TooLarge("the multi", size=2_000_000, limit=1_000_000)]
 NOT_ABOUT_IT = [errors.NoPermission("no right", path="/user", index=1)]
 
 

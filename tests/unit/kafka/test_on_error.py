@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from fake_career import a_record as record
 
 from leaderq import errors as all_errors
 from leaderq.errors import ConfigurationError, KafkaError
@@ -30,13 +31,7 @@ from leaderq.kafka.handling.on_error import (
     retry,
     skip,
 )
-from leaderq.kafka.record import Record
 from leaderq.running import UnitAbandoned
-
-
-def record(offset: int = 2, key: Any = b"k", **changes: Any) -> Record:
-    return Record("t", 1, offset, 3, key, b"v").replace(**changes)
-
 
 # -- which errors are about records ----------------------------------------------------------------
 
@@ -83,15 +78,10 @@ def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none():
 
 ABOUT_SERVERS = (
     all_errors.Deposed(term=1, reason=all_errors.Reason.LEASE),
-    KafkaFenced("x"),
-    KafkaAway("x"),
-    MembershipLost("x"),
-    BatchLost("x"),
-    ConfigurationError("x"),
     all_errors.ServersUnreachable("x", "a:1", waited_s=1.0),
-    all_errors.ConnectionLost("x"),
-    all_errors.SessionExpired("x"),
-    all_errors.SessionClosed("x"),
+    *(each("x") for each in (KafkaFenced, KafkaAway, MembershipLost, BatchLost)),
+    *(each("x") for each in (ConfigurationError, all_errors.ConnectionLost)),
+    *(each("x") for each in (all_errors.SessionExpired, all_errors.SessionClosed)),
 )
 
 
@@ -106,10 +96,8 @@ def test_errors_about_servers_are_not_blamed_on_records(error):
 
 
 def test_a_poison_record_says_which_one_it_is_and_why():
-    assert (ProcessDied(3).times, str(ProcessDied(3)).split()[:4]) == (
-        3,
-        ["the", "process", "died", "3"],
-    )
+    assert ProcessDied(3).times == 3
+    assert str(ProcessDied(3)).startswith("the process died 3 ")
     poison = PoisonRecord(record(), "odd")
     assert (poison.record, poison.why) == (record(), "odd")
     assert str(poison) == "the record at t-1@2 cannot be handled: odd"
@@ -298,14 +286,10 @@ def test_so_many_keys_that_fail_alike_are_passed_over_in_a_row_and_no_more(monke
         return decision is Ending.SKIP
 
     for offset, key, error, is_passed_over in (
-        (1, b"a", KeyError(), True),
-        (2, b"a", KeyError(), True),
-        (3, None, KeyError(), True),
-        (3, None, KeyError(), True),
+        *((offset, b"a", KeyError(), True) for offset in (1, 2)),
+        *((3, None, KeyError(), True) for _ in range(2)),
         (4, None, KeyError(), False),
-        (5, b"c", ValueError(), True),
-        (6, b"d", ValueError(), True),
-        (7, b"e", ValueError(), False),
+        *((offset, b"%d" % offset, ValueError(), offset < 7) for offset in (5, 6, 7)),
     ):
         assert passes_over(judge, offset, key, error) is is_passed_over
         assert passes_over(first, offset, key, error)  # it is committed, so it cannot wait

@@ -143,11 +143,7 @@ def test_the_contract_finds_a_store_that(name):
 
 
 def test_a_store_of_offsets_only_is_not_said_to_have_passed_the_tests_of_effects():
-    kept: dict[str, Any] = {
-        "make_store": TestTheContract.make_store,
-        "kind": MemoryOffsets,
-        "server": {},
-    }
+    kept: Any = {"make_store": TestTheContract.make_store, "kind": MemoryOffsets, "server": {}}
     tried: Any = type("OffsetsOnly", (OffsetStoreContract,), kept)()
     tried.setup_method()
     tried.test_an_older_leader_is_refused_and_nothing_of_it_is_stored()
