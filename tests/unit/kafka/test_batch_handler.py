@@ -26,7 +26,7 @@ from fake_career import (
     records,
     sorted_until_committed,
 )
-from test_handling_laws import BY_KEY
+from test_handling_laws import ALWAYS, BY_KEY
 
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
@@ -38,7 +38,6 @@ from leaderq.running import UnitAbandoned
 from leaderq.running.stages import AbandonableUnit
 from leaderq.term import Reason
 
-ALWAYS = 1000
 BY_PARTITION = "partition"
 LETTERS = retry(1, backoff_s=0, then=dead_letter())
 
@@ -189,9 +188,8 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 ):
     career = FakeCareer(undoes=undoes)
     term = open_term(7)
-    career.before_handle = lambda _handed: (
-        term.pause(True) if pauses else term.wind_up(Reason.STEP_DOWN)
-    )
+    end = partial(term.pause, True) if pauses else partial(term.wind_up, Reason.STEP_DOWN)
+    career.before_handle = lambda _handed: end()
     assert not a_handler(career, batches=BY_PARTITION).work(a_batch(A=[0, 1], B=[5]), term)
     assert career.log == ["handle A0 A1", "commit A=2"]
 
@@ -315,12 +313,8 @@ def test_finished_records_are_committed_once_then_the_first_error_in_order_is_ra
     career = FakeCareer(fails={(A, 1): ALWAYS, (B, 5): ALWAYS}, names=True)
     with closing(a_handler(career, workers=3)) as handler, pytest.raises(Bad, match="A1"):
         handler.work(a_batch(C=[2, 3], B=[5, 6], A=[0, 1]), open_term(7))
-    assert sorted_until_committed(career.log) == [
-        "handle A0 A1",
-        "handle B5 B6",
-        "handle C2 C3",
-        "commit A=1 C=4",
-    ]
+    log = sorted_until_committed(career.log)
+    assert log == ["handle A0 A1", "handle B5 B6", "handle C2 C3", "commit A=1 C=4"]
     assert "records=t-0@0.." not in caplog.text
     assert "done about them in this batch career=billing records=t-1@5" in caplog.text
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from typing import Any
@@ -25,8 +25,9 @@ from fake_career import (
     records,
 )
 from few_znodes import FewZnodes
+from test_arguments import coroutine, generator, stream
 from test_declaration import Sums, dressed
-from test_handling_laws import BY_KEY
+from test_handling_laws import ALWAYS, BY_KEY
 
 from leaderq import errors
 from leaderq.base import clock
@@ -40,7 +41,6 @@ from leaderq.kafka.record import Batch, Partition
 from leaderq.term import Reason, Term
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
-ALWAYS = 10**9
 OUTAGES = [ConnectionRefusedError("no"), DependencyUnavailable("the ledger")]
 POLICIES = [skip(), dead_letter(), retry(1, 0.0, then=dead_letter()), retry(2, 0.0)]
 
@@ -183,20 +183,8 @@ def test_all_wait_where_the_partition_cannot_rest_alone(why, monkeypatch):
     assert (A, 0) in career.effects
 
 
-async def coroutine(*_given: Any) -> None:
-    pass
-
-
-def generator(*_given: Any) -> Iterator[int]:
-    yield 1
-
-
-async def both(*_given: Any) -> AsyncIterator[int]:
-    yield 1
-
-
 @pytest.mark.parametrize("method", KafkaLeaderCareer._called)
-@pytest.mark.parametrize("written", [coroutine, generator, both])
+@pytest.mark.parametrize("written", [coroutine, generator, stream])
 def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method, written):
     kind = type("Wrong", (Sums,), {method: written})
     with pytest.raises(ConfigurationError, match=f"{method} of Wrong is .*plain function"):
@@ -204,7 +192,7 @@ def test_no_method_of_a_career_may_leave_its_work_undone_when_called(method, wri
 
 
 @pytest.mark.parametrize("on_error", ["raise", skip(), dead_letter(), retry(3, 0.0, then=skip())])
-@pytest.mark.parametrize("hidden", [coroutine, generator, both, Future])
+@pytest.mark.parametrize("hidden", [coroutine, generator, stream, Future])
 def test_a_handler_that_returns_work_to_do_fails_the_batch_and_nothing_is_passed_over(
     hidden, on_error
 ):

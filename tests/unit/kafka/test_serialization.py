@@ -26,16 +26,10 @@ PAGE: Path = ROOT / "docs" / "typed-records.rst"
 class Registry(ThreadingHTTPServer):
     """``schemas``: what was registered, by id from 1."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.schemas: list[dict[str, Any]] = []
         self.subjects: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         parts = path.partition("?")[0].strip("/").split("/")
@@ -81,7 +75,8 @@ def server():
 def shown(number: int, server: Registry | None = None) -> dict[str, Any]:
     text = blocks(PAGE, "python")[number]
     names: dict[str, Any] = {"__name__": "shown"}
-    text = text if server is None else text.replace("http://registry:8081", server.url)
+    if server is not None:
+        text = text.replace("http://registry:8081", f"http://127.0.0.1:{server.server_port}")
     exec(compile(text, str(PAGE), "exec", dont_inherit=True), names)
     return names
 
