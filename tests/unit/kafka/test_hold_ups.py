@@ -236,11 +236,9 @@ def znode():
     return Znode()
 
 
-def failing(
-    znode: Znode, *, names: bool = True, undoes: bool = False, asked: int = 3
-) -> FakeCareer:
+def failing(znode: Znode, *, asked: int = 3, names: bool = True, **more: bool) -> FakeCareer:
     """Record A1 always fails; with its ``asked``-th attempt somebody asks to let it pass."""
-    career = FakeCareer(fails={(A, 1): 99}, names=names, undoes=undoes)
+    career = FakeCareer(fails={(A, 1): 99}, names=names, **more)
     tried: list[Record] = []
 
     def before(handed: Sequence[Record]) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from itertools import accumulate
 
 import pytest
 from fake_career import A, B
-from few_znodes import FewZnodes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -86,11 +85,8 @@ offsets = st.dictionaries(st.sampled_from([A, B]), st.integers(0, 10_000))
 @given(st.lists(st.tuples(st.floats(0, 100), offsets, offsets), max_size=12))
 @example([(0.0, {A: 0}, {}), (sys.float_info.min, {A: 4}, {})])
 def test_whatever_is_seen_nothing_is_negative(looks):
-    now_s, rising = 0.0, []
-    for step_s, committed, ends in looks:
-        now_s += step_s
-        rising.append((now_s, committed, ends))
-    report = after(rising)
+    times = accumulate(step_s for step_s, _, _ in looks)
+    report = after([(at_s, *seen) for at_s, (_, *seen) in zip(times, looks, strict=True)])
     figures = report.lag, report.rate_per_s, report.arriving_per_s, report.catch_up_s
     assert all((one or 0) >= 0 for one in figures)
     assert decode(encode(report), path="/p") == report
@@ -119,19 +115,20 @@ def test_what_is_no_report_is_said_to_be_none_with_its_place_and_what_to_do(data
         decode(data, path="/leaderq/c/progress")
 
 
-def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_leader_silently(caplog):
-    znodes: Any = FewZnodes()
-    reports, term = ProgressReports(znodes, EventBus(), "/p", "c", "a", "g", None), znodes.term()
+def test_a_report_is_written_by_the_terms_own_writes_which_refuse_a_deposed_leader_silently(
+    servers, caplog
+):
+    reports, term = ProgressReports(servers, EventBus(), "/p", "c", "a", "g", None), servers.term()
     for lag in (10, 4):
         reports.publish(term, after([(0, {A: 0}, {A: lag})]))
         assert reports._writing.done(30)
-    assert [type(one) for (one,) in znodes.writes] == [SetData, Create, SetData]
-    assert decode(znodes.data["/p"], path="/p").lag == 4
-    znodes.errors = [(Deposed(term=7, reason=Reason.FENCED), False)]
+    assert [type(one) for (one,) in servers.writes] == [SetData, Create, SetData]
+    assert decode(servers.data["/p"], path="/p").lag == 4
+    servers.errors = [(Deposed(term=7, reason=Reason.FENCED), False)]
     reports.publish(term, after([]))
     assert reports._writing.done(30)
     reports.close()
-    assert znodes.errors == caplog.records == []
+    assert servers.errors == caplog.records == []
 
 
 def looks(*rows: tuple[float, int, int, int, int], watch: StallWatch | None = None) -> list[float]:
