@@ -217,24 +217,19 @@ class Reader(DeadLetterReader):
     _consumer: Any = None
 
 
-def reader(*polls: dict[Partition, list[Record]]) -> Any:
-    made: Any = object.__new__(Reader)
-    made.topic, made.starts, made.ends = "dead", {0: 2, 1: 0}, {0: 5, 1: 0}
-    left, at = list(polls), {A: 0, B: 0}
-    made._consumer = mock.Mock()
+def test_letters_that_came_after_reading_began_are_not_read():
+    polls = [{A: rows(A, 2, 3)}, {A: rows(A, 4, 5, 6)}]
+    one, at = object.__new__(Reader), {A: 0, B: 0}
+    one.topic, one.starts, one.ends = "dead", {0: 2, 1: 0}, {0: 5, 1: 0}
+    one._consumer = mock.Mock()
 
     def poll(timeout_s: float, most: int) -> dict[Partition, list[Record]]:
-        found = left.pop(0)
+        found = polls.pop(0)
         at.update({where: polled[-1].offset + 1 for where, polled in found.items()})
         return found
 
-    made.seek = lambda begins, paused: at.update(begins)
-    made.poll, made.positions = poll, lambda: dict(at)
-    return made
-
-
-def test_letters_that_came_after_reading_began_are_not_read():
-    one = reader({A: rows(A, 2, 3)}, {A: rows(A, 4, 5, 6)})
+    one.seek = lambda begins, paused: at.update(begins)
+    one.poll, one.positions = poll, lambda: dict(at)
     assert [record.offset for record in one.read()] == [2, 3, 4]
     one._consumer.pause.assert_called_once_with(A)
 

@@ -251,11 +251,6 @@ def failing(znode: Znode, *, asked: int = 3, names: bool = True, **more: bool) -
     return career
 
 
-def set_aside(career: FakeCareer) -> list[int]:
-    letters = [Record("dead", 0, 0, 0, *letter) for letter in career.letters]
-    return [read_dead_letter(letter).offset for letter in letters]
-
-
 @pytest.mark.parametrize("undoes", [False, True])
 @pytest.mark.parametrize("shape", [{}, {"workers": 2}, BY_KEY], ids=str)
 @pytest.mark.parametrize("names", [False, True])
@@ -270,7 +265,8 @@ def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
     more = {**shape, "burials": znode.requests, "on_held_up": told.append}
     with closing(a_handler(career, policy, **more)) as handler:
         assert handler.work(a_batch(A=[0, 1, 2], B=[5]), znode.term(7))
-    assert set_aside(career) == letters
+    found = [Record("dead", 0, 0, 0, *letter) for letter in career.letters]
+    assert [read_dead_letter(letter).offset for letter in found] == letters
     assert career.committed == {A: 3, B: 6}
     assert sorted(set(career.effects)) == [(A, 0), (A, 2), (B, 5)]
     assert told[-1] is None

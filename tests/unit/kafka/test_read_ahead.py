@@ -155,8 +155,18 @@ def test_partitions_that_were_served_come_last_next_time():
     assert served == [A, B, A, B]
 
 
-def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
-    found = []
+@pytest.mark.parametrize(
+    ("rate", "count", "batches"),
+    [
+        (20.0, 27, [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)]),
+        (0.5, 3, [(0.0, 1), (2.0, 1), (2.0, 1)]),
+        (500.0, 70, [(0.0, 60), (0.0, 10)]),
+    ],
+)
+def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(rate, count, batches):
+    buffer = ReadAhead(BatchLimits(max_records=60), RateLimiter(records_per_s=rate))
+    now_s, found = 5.0, []
+    buffer.add({A: rows(A, *[0] * count)}, now_s)
     while not buffer.is_empty:
         batch = buffer.take(now_s)
         wait_s = 0.0 if batch else buffer.wait_s(now_s)
@@ -167,22 +177,7 @@ def taken(buffer: ReadAhead, now_s: float) -> list[tuple[float, int]]:
             now_s += wait_s
             batch = buffer.take(now_s)
         found.append((round(wait_s, 4), len(batch)))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("rate", "count", "batches"),
-    [
-        (20.0, 27, [(0.0, 20), (0.1, 2), (0.1, 2), (0.1, 2), (0.05, 1)]),
-        (0.5, 3, [(0.0, 1), (2.0, 1), (2.0, 1)]),
-        (500.0, 70, [(0.0, 60), (0.0, 10)]),
-    ],
-)
-def test_a_second_of_records_goes_at_once_and_then_a_tenth_of_a_second_each(rate, count, batches):
-    limits = BatchLimits(max_records=60)
-    buffer = ReadAhead(limits, RateLimiter(records_per_s=rate))
-    buffer.add({A: rows(A, *[0] * count)}, 5.0)
-    assert taken(buffer, 5.0) == batches
+    assert found == batches
 
 
 def test_another_part_fits_if_it_does_even_as_large_as_parts_may_be():

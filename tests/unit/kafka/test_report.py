@@ -35,16 +35,6 @@ def after(looks: Looks) -> DrainReport:
     return estimator.report(term=3, at=100.0)
 
 
-def steady(rate: int, arriving: int, *, lag: int, looks: int = 20) -> Looks:
-    """A look each 5 s, at constant rates; ``lag`` is that of the last."""
-    last = 5 * (looks - 1)
-    ends = 10_000 + last * (rate - arriving) + lag
-    return [
-        (at_s, {A: 10_000 + at_s * rate}, {A: ends + at_s * arriving})
-        for at_s in range(0, last + 1, 5)
-    ]
-
-
 def test_what_a_transaction_holds_back_is_part_of_the_lag_and_told_beside_it():
     estimator = LagEstimator()
     estimator.see(0.0, {A: 5, B: 7}, {A: 9, B: 7})
@@ -74,7 +64,9 @@ def test_a_transaction_holds_back_while_the_stable_end_stands_still_and_30_s_lat
 
 
 def test_the_time_to_catch_up_is_the_lag_divided_by_what_is_gained_each_second():
-    report = after(steady(100, 60, lag=800))
+    ends = 10_000 + 95 * (100 - 60) + 800  # of 20 looks, the last has a lag of 800
+    times = range(0, 100, 5)
+    report = after([(at, {A: 10_000 + at * 100}, {A: ends + at * 60}) for at in times])
     assert (report.rate_per_s, report.arriving_per_s) == (100, 60)
     assert (report.lag, report.catch_up_s) == (800, 20)
 
