@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_career import A, B
+from fake_career import A, B, records
 from few_znodes import FewZnodes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from leaderq.kafka.handling.crash_marks import (
     decode,
     encode,
 )
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition
 from leaderq.term import OpenTerm
 from leaderq.zookeeper import Create, SetData
 
@@ -29,10 +29,6 @@ PATH = "/c/attempts"
 
 def place(offset: int, where: Partition = A) -> RecordPlace:
     return RecordPlace(where.topic, where.number, offset)
-
-
-def record(offset: int, where: Partition = A) -> Record:
-    return Record(where.topic, where.number, offset, 0, None, b"")
 
 
 def after_unclean(servers: FewZnodes, number: int = 7) -> OpenTerm:
@@ -84,10 +80,10 @@ def careful(servers: FewZnodes, most: int = 3) -> tuple[Any, OpenTerm]:
 
 def test_a_record_is_marked_before_it_is_handled_and_its_deaths_are_told(servers):
     kept, term = careful(servers)
-    assert kept.before(term, record(5)) == 0
+    assert kept.before(term, *records(A, 5)) == 0
     assert noted(servers).in_hand == {place(5)}
-    assert kept.before(term, record(6)) == 2
-    assert kept.before(term, record(9, B)) == 0
+    assert kept.before(term, *records(A, 6)) == 2
+    assert kept.before(term, *records(B, 9)) == 0
     assert noted(servers).in_hand == {place(6), place(9, B)}
 
 
@@ -95,8 +91,8 @@ def test_a_mark_that_could_not_be_written_is_not_remembered(servers):
     kept, term = careful(servers)
     servers.errors = [(errors.SessionExpired("x"), False)]
     with pytest.raises(errors.Deposed):
-        kept.before(term, record(5))
-    assert kept.before(term, record(9, B)) == 0
+        kept.before(term, *records(A, 5))
+    assert kept.before(term, *records(B, 9)) == 0
     assert noted(servers).in_hand == {place(9, B)}
 
 
@@ -108,10 +104,10 @@ def test_a_partition_is_careful_for_as_many_records_as_the_largest_batch(most, c
     for offset in range(most):
         assert kept.is_careful(A)
         assert "past the records" not in caplog.text
-        kept.after(term, record(offset))
+        kept.after(term, *records(A, offset))
     assert not kept.is_careful(A)
     assert "past the records over which processes died partition=t-0" in caplog.text
-    kept.after(term, record(9))
+    kept.after(term, *records(A, 9))
     assert not kept.is_careful(A)
 
 
