@@ -9,13 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from leaderq.coalescing import (
-    Debounce,
-    EnqueueOutcome,
-    QueueCoordinator,
-    Token,
-    TrafficState,
-)
+from leaderq.coalescing import Debounce, EnqueueOutcome, QueueCoordinator, Token, TrafficState
 from leaderq.errors import CoordinatorClosed, WaitTimedOut, WouldDeadlock
 from leaderq.testing import eventually
 

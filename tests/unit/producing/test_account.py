@@ -6,14 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from leaderq.producing.account import (
-    NEAR,
-    Balance,
-    BufferState,
-    LossReason,
-    Settlement,
-    Watermarks,
-)
+from leaderq.producing.account import NEAR, Balance, BufferState, LossReason, Settlement, Watermarks
 
 FAILURES = {LossReason.REFUSED, LossReason.ATTEMPTS}
 CHOSEN = {LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED}

@@ -13,14 +13,7 @@ import pytest
 from scripted_sink import Line, ScriptedSink, is_away, refuses, takes
 
 from leaderq.errors import ConfigurationError, SinkAway, SinkBusy
-from leaderq.producing import (
-    BatchOutcome,
-    Block,
-    BufferedProducer,
-    Journal,
-    Retry,
-    Settlement,
-)
+from leaderq.producing import BatchOutcome, Block, BufferedProducer, Journal, Retry, Settlement
 from leaderq.producing.sending import SinkSender
 from leaderq.testing import eventually
 from leaderq.threads import Service

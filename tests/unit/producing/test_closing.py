@@ -16,24 +16,13 @@ from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
 from scripted_sink import is_away, refuses, takes
 from tasks import busy_default_executor
 
+from leaderq import producing
 from leaderq.errors import ProducerClosed, RequestsLost
-from leaderq.producing import (
-    NO_SYNC,
-    PLAIN,
-    Block,
-    BufferedProducer,
-    Every,
-    Interval,
-    Journal,
-    LossReason,
-    Retry,
-    WhenFull,
-    sending,
-)
+from leaderq.producing import NO_SYNC, Block, BufferedProducer, Journal, LossReason, Retry, WhenFull
 from leaderq.testing import eventually
 
 
-@pytest.mark.parametrize("policy", [Every(100), Interval(86_400.0), NO_SYNC])
+@pytest.mark.parametrize("policy", [producing.Every(100), producing.Interval(86_400.0), NO_SYNC])
 @pytest.mark.parametrize("end", ["flush", "close", "block"])
 def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(sink, tmp_path, policy, end):
     sink.now(is_away)
@@ -82,7 +71,7 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
             if state == "strange":
                 journal.append(b"not a request")
             elif state == "spoilt":
-                journal.append_many([PLAIN.serialize(b"x" * 50)] * 3)
+                journal.append_many([producing.PLAIN.serialize(b"x" * 50)] * 3)
                 (segment,) = tmp_path.glob("*.seg")
                 flip(segment, segment.read_bytes().index(b"xx"))
         one = producer(**options)
@@ -189,7 +178,7 @@ def test_a_send_that_will_never_go_on_took_nothing_and_holds_up_nobody(producer,
 def test_what_a_sink_that_was_left_behind_says_later_is_ignored(
     producer, sink, place, monkeypatch, caplog
 ):
-    monkeypatch.setattr(sending, "_STOP_S", 0.01)
+    monkeypatch.setattr(producing.sending, "_STOP_S", 0.01)
     sink.shut()
     one = producer(journal=place, sink_timeout_s=60.0)
     future = one.submit("a")

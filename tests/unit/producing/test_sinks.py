@@ -13,15 +13,7 @@ from typing import Any
 import pytest
 from mute import TOLD, Mute
 
-from leaderq.errors import (
-    ConfigurationError,
-    ConnectionLost,
-    PutsFailed,
-    SinkAway,
-    SinkBroken,
-    SinkBusy,
-    TooLarge,
-)
+from leaderq import errors
 from leaderq.producing import ALL_CONFIRMED, BatchOutcome, CallableSink, QueueSink
 from leaderq.testing import eventually
 from leaderq.threads import Service
@@ -67,12 +59,12 @@ class TestCallableSink:
         async def stores(batch: list[int]) -> None:
             pass
 
-        with pytest.raises(ConfigurationError, match=r"call is .* a coroutine function"):
+        with pytest.raises(errors.ConfigurationError, match=r"call is .* a coroutine function"):
             CallableSink(stores)
         for call in (stores, lambda batch: (one for one in batch), lambda _batch: Future()):
             outcome = CallableSink(lambda batch, call=call: call(batch)).send([1], 1.0)
             assert list(outcome.again) == [0]
-            assert isinstance(outcome.error, SinkBroken)
+            assert isinstance(outcome.error, errors.SinkBroken)
 
 
 class TestQueueSink:
@@ -81,7 +73,7 @@ class TestQueueSink:
         sink = QueueSink(put_many=lambda items: (puts.append(items), back.wait(60)))
         batch = [["a"], ["b"]]
         for _ in range(3):
-            with pytest.raises(SinkBusy):
+            with pytest.raises(errors.SinkBusy):
                 sink.send(batch, 0.01)
         back.set()
         assert list(sink.send(batch, float("inf")).again) == []
@@ -107,8 +99,9 @@ class TestQueueSink:
         ("error", "refused", "again"),
         [
             (None, [], []),
-            (("too big", TooLarge("an item", size=10, limit=5)), [1], []),
-            ((None, ConnectionLost("which is not known")), [], [0, 1]),  # rather twice than never
+            (("too big", errors.TooLarge("an item", size=10, limit=5)), [1], []),
+            # rather twice than never
+            ((None, errors.ConnectionLost("which is not known")), [], [0, 1]),
         ],
     )
     def test_what_was_put_is_confirmed_and_what_does_not_fit_is_refused_alone(
@@ -119,7 +112,7 @@ class TestQueueSink:
         def put_many(items: Sequence[Any]) -> None:
             puts.append(items)
             if error is not None:
-                raise PutsFailed(stored=1, failed=1, failures=[error])
+                raise errors.PutsFailed(stored=1, failed=1, failures=[error])
 
         outcome = QueueSink(put_many=put_many).send(["a", "too big"], 30.0)
         assert (list(outcome.refused), list(outcome.again)) == (refused, again)
@@ -127,6 +120,7 @@ class TestQueueSink:
 
 
 ERROR = ValueError("of the user")
+AWAY = errors.SinkAway("away")
 
 
 class _FaultySink:
@@ -159,7 +153,7 @@ FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "refused at no number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),
     "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),
     "refused as a list": (lambda: BatchOutcome([0]), "list"),
-    "again beyond": (lambda: BatchOutcome(again=[0, 3], error=SinkAway("away")), "position 3"),
+    "again beyond": (lambda: BatchOutcome(again=[0, 3], error=AWAY), "position 3"),
     "again as a number": (lambda: BatchOutcome(again=1), "int"),
     "again from what raises": (lambda: BatchOutcome(again=(1 // at for at in [1, 0])), "zero"),
     "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),

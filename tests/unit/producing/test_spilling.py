@@ -20,22 +20,10 @@ import pytest
 from faulty_disk import FaultyDisk, QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
+from leaderq import producing
 from leaderq.base import clock
 from leaderq.errors import BufferFull, ConfigurationError, JournalSlow
-from leaderq.producing import (
-    EVERY_ITEM,
-    NO_SYNC,
-    PLAIN,
-    Block,
-    BufferedProducer,
-    BufferState,
-    CallableSink,
-    Every,
-    Interval,
-    Journal,
-    WhenFull,
-    buffer,
-)
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, WhenFull
 from leaderq.producing.journal.inspection import entries
 from leaderq.testing import eventually
 
@@ -63,8 +51,8 @@ def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
 
 def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(producer):
     may, confirmed = threading.Semaphore(0), list[int]()
-    sink = CallableSink(lambda one: may.acquire() and confirmed.append(one), each=True)
-    one = producer(sink, max_items=10, batch_items=1, when_full=Block(None))
+    sink = producing.CallableSink(lambda one: may.acquire() and confirmed.append(one), each=True)
+    one = producer(sink, max_items=10, batch_items=1, when_full=producing.Block(None))
     for number in range(10):
         one.send(number, timeout_s=0.0)  # not one of them waits
     waiting: list[threading.Thread] = []
@@ -84,7 +72,7 @@ def test_callers_wait_at_the_bound_and_proceed_one_for_one_in_their_order(produc
 
 def numbers_in(place: Path) -> list[int]:
     """What a producer would read there if this process were killed now."""
-    return [PLAIN.deserialize(record.payload)[0] for record in entries(place)]
+    return [producing.PLAIN.deserialize(record.payload)[0] for record in entries(place)]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +222,7 @@ JSON = SimpleNamespace(name="Json", serialize=encoded, deserialize=json.loads)
 
 def durable(sink: ScriptedSink, place: Path, requests: Sequence[Any]) -> None:
     sink.now(is_away)
-    with BufferedProducer(
+    with producing.BufferedProducer(
         sink, journal=place, persistence=NO_SYNC, codec=JSON, close_timeout_s=0.0, retry=AT_ONCE
     ) as one:
         for request in requests:
@@ -304,7 +292,7 @@ def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_s
     one.send("taken")
     assert one.flush(30)
     sink.shut()
-    monkeypatch.setattr(buffer, "_MOVING_S", 0.0)
+    monkeypatch.setattr(producing.buffer, "_MOVING_S", 0.0)
     for number in range(5):
         one.send(number)
     assert one._spill.journal.next_id == 1

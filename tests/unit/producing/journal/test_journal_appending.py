@@ -13,14 +13,8 @@ import pytest
 from faulty_disk import FaultyDisk, payloads, segments
 from forks import in_child
 
-from leaderq.errors import (
-    ConfigurationError,
-    JournalClosed,
-    JournalFull,
-    JournalLocked,
-    JournalRecordTooLarge,
-    WouldDeadlock,
-)
+from leaderq import errors
+from leaderq.errors import ConfigurationError, JournalClosed, JournalFull, JournalLocked
 from leaderq.producing.journal import NO_SYNC, Every, Interval, Journal
 from leaderq.producing.journal.line import Committer
 from leaderq.testing import eventually
@@ -74,7 +68,7 @@ def test_what_cannot_be_stored_is_refused_and_a_closed_journal_refuses_everythin
         journal.append_soon,
         lambda data: journal.append_many([data[:1000]] * 5),
     ):
-        with pytest.raises(JournalRecordTooLarge) as caught:
+        with pytest.raises(errors.JournalRecordTooLarge) as caught:
             use(b"x" * 4097)
         assert caught.value.limit == 4096
     assert journal.append(b"y" * 3900) == 1
@@ -205,14 +199,14 @@ def test_a_callback_that_fails_stops_nothing_and_one_that_would_deadlock_is_told
             for use in (lambda: journal.append(b"from within"), journal.flush, journal.close):
                 try:
                     use()
-                except WouldDeadlock as error:
+                except errors.WouldDeadlock as error:
                     told.append(error)
             journal.append_soon(b"in turn")
             raise RuntimeError("of the user")
 
         journal.append_soon(b"x", waits)
         eventually(lambda: journal.depth == 2)
-        assert [type(error) for error in told] == [WouldDeadlock] * 3
+        assert [type(error) for error in told] == [errors.WouldDeadlock] * 3
         assert "have another thread do that" in str(told[0])
         closing = threading.Thread(target=journal.close)
         journal.append_soon(b"last", lambda *_: closing.start())

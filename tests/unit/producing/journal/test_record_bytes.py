@@ -13,35 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.producing.journal import records as module
-from leaderq.producing.journal.policy import (
-    EVERY_ITEM,
-    Damage,
-    Every,
-    Interval,
-    JournalCounters,
-    RecoveryReport,
-)
-from leaderq.producing.journal.records import (
-    EXPIRES,
-    HEAD_BYTES,
-    Gap,
-    JournalRecord,
-    Parsed,
-    ScanRange,
-    encode,
-    likely_heads,
-    microseconds,
-    parse,
-    record_of,
-    salt_of,
-    scan,
-    size_of,
-    tolerant,
-    unwritten,
-)
+from leaderq.producing.journal import policy, records
+from leaderq.producing.journal.policy import Damage, Every, Interval
+from leaderq.producing.journal.records import HEAD_BYTES, Gap, Parsed, encode, likely_heads
 
-SALT = salt_of(5, 7)
+SALT = records.salt_of(5, 7)
 PAYLOADS = st.lists(st.binary(max_size=30), max_size=6)
 
 
@@ -50,7 +26,7 @@ def written(*payloads: bytes, first_id: int = 5, salt: int = SALT) -> bytes:
 
 
 def read(data: bytes, expected_id: int = 5, limit: int = 1 << 30) -> Parsed:
-    return parse(data, salt=SALT, expected_id=expected_id, limit=limit)
+    return records.parse(data, salt=SALT, expected_id=expected_id, limit=limit)
 
 
 @given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
@@ -60,14 +36,14 @@ def test_records_come_back_as_they_were(payloads, expiries):
     found = read(data)
     assert (found.used, found.is_bad, found.needs) == (len(data), False, HEAD_BYTES)
     expected = [
-        JournalRecord(5 + at, payload, 1.5, expiries[at] / 1e6 if at in expiries else None)
+        records.JournalRecord(5 + at, payload, 1.5, expiries[at] / 1e6 if at in expiries else None)
         for at, payload in enumerate(payloads)
     ]
-    assert [record_of(raw) for raw in found.records] == expected
+    assert [records.record_of(raw) for raw in found.records] == expected
     ends = [raw[4] for raw in found.records]
-    assert ends == list(accumulate(map(size_of, entries)))
+    assert ends == list(accumulate(map(records.size_of, entries)))
     assert ends[-1:] == ([len(data)] if payloads else [])
-    assert [unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
+    assert [records.unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
 
 
 def test_the_bytes_of_a_record_are_as_documented():
@@ -77,14 +53,14 @@ def test_the_bytes_of_a_record_are_as_documented():
     expiring = encode([b"", (b"ab", 9)], first_id=5, appended_us=1, salt=SALT)
     assert expiring[HEAD_BYTES + 24 : HEAD_BYTES + 28] == struct.pack("<I", 0x51A7C301)
     assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
-    assert salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
-    assert (EXPIRES, HEAD_BYTES) == (1, 28)
-    assert (module.WINDOW, module.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
+    assert records.salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
+    assert (records.EXPIRES, HEAD_BYTES) == (1, 28)
+    assert (records.WINDOW, records.MAX_RECORD_BYTES) == (1 << 19, 1 << 30)
 
 
 def test_every_moment_is_one_that_a_record_can_have():
     odd = [1.5, -1e9, float("nan"), float("inf"), 1e15]
-    assert [microseconds(one) for one in odd] == [1_500_000, 0, 0, 2**63, 2**63]
+    assert [records.microseconds(one) for one in odd] == [1_500_000, 0, 0, 2**63, 2**63]
 
 
 BAD = Parsed([], 0, True, 0)
@@ -178,8 +154,8 @@ def test_all_that_is_whole_is_found_and_the_gaps_between_are_told(pieces, window
         return (data + written(b"beyond the end", first_id=next_id))[offset : offset + size]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "WINDOW", window)
-        found = list(scan(read, ScanRange(start, len(data), SALT, 5, last_id)))
+        patch.setattr(records, "WINDOW", window)
+        found = list(records.scan(read, records.ScanRange(start, len(data), SALT, 5, last_id)))
     assert [one for one in found if isinstance(one, Gap)] == gaps
     assert len(asked) < 600, "each byte is read a few times at most"
     at = start
@@ -201,9 +177,9 @@ def test_what_the_disk_cannot_return_is_zeros_and_any_other_error_is_raised():
     def failing(size: int, offset: int) -> bytes:
         raise OSError(offset, "cannot be read")
 
-    assert tolerant(failing)(3, errno.EIO) == bytes(3)
+    assert records.tolerant(failing)(3, errno.EIO) == bytes(3)
     with pytest.raises(OSError, match="cannot be read"):
-        tolerant(failing)(3, errno.ENOSPC)
+        records.tolerant(failing)(3, errno.ENOSPC)
 
 
 def test_heads_are_found_by_mark_and_id():
@@ -211,7 +187,7 @@ def test_heads_are_found_by_mark_and_id():
     assert likely_heads(data, low_id=6, high_id=7) == [step, 2 * step]
     assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
     assert likely_heads(data, low_id=6, high_id=6) == [step]
-    mark = module._MARK_BYTES
+    mark = records._MARK_BYTES
     assert likely_heads(mark + data, low_id=5, high_id=5) == [len(mark)]
 
 
@@ -230,10 +206,10 @@ def test_a_policy_that_cannot_be_kept_is_refused(make, problems):
 
 
 def test_what_a_journal_tells_begins_with_nothing():
-    assert (EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
-    report = asdict(RecoveryReport())
+    assert (policy.EVERY_ITEM, Every(2).items, Interval(0.1).seconds) == (Every(1), 2, 0.1)
+    report = asdict(policy.RecoveryReport())
     assert report.pop("was_clean")
-    assert not any([*report.values(), *asdict(JournalCounters()).values()])
+    assert not any([*report.values(), *asdict(policy.JournalCounters()).values()])
     assert Damage("f", "spoilt") == Damage("f", "spoilt", 0, 0, None)
     lost = [Damage("f", "spoilt", lost_ids=ids).lost for ids in (None, (5, 5), (5, 9))]
     assert lost == [0, 1, 5]
