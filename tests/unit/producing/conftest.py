@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_disk import FaultyDisk
 from scripted_sink import AT_ONCE, Make, ScriptedSink
 
 from leaderq.producing import BufferedProducer
@@ -20,15 +21,18 @@ def sink() -> ScriptedSink:
 
 @pytest.fixture
 def producer(sink: ScriptedSink) -> Iterator[Make]:
-    """Makes a producer for ``sink`` that does not linger, and tries again at once."""
+    """Makes a producer for ``sink`` that does not linger, and tries again at once; it has been
+    given what it ``sends``."""
     made: list[BufferedProducer] = []
 
-    def make(to: Any = None, **options: Any) -> BufferedProducer:
+    def make(to: Any = None, sends: Iterable[Any] = (), **options: Any) -> BufferedProducer:
         made.append(
             BufferedProducer(
                 to or sink, **{"linger_s": 0.0, "retry": AT_ONCE, "sink_timeout_s": 0.05, **options}
             )
         )
+        for request in sends:
+            made[-1].send(request)
         return made[-1]
 
     yield make
@@ -36,6 +40,11 @@ def producer(sink: ScriptedSink) -> Iterator[Make]:
     for one in made:
         one.close(0.2)  # what is stuck stays so
         assert one.snapshot().balance.is_exact
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from leaderq.producing.journal import Journal
 from leaderq.producing.journal.disk import Disk
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.segments import HEADER_BYTES
@@ -108,12 +110,8 @@ class QuickDisk(FaultyDisk):
         pass
 
 
-def no_space() -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def io_error() -> OSError:
-    return OSError(errno.EIO, os.strerror(errno.EIO))
+no_space = partial(OSError, errno.ENOSPC, os.strerror(errno.ENOSPC))
+io_error = partial(OSError, errno.EIO, os.strerror(errno.EIO))
 
 
 def failing(error, times=1, only=lambda *_: True):
@@ -160,6 +158,12 @@ def payloads(journal: Any, after_id: int = 0) -> list[bytes]:
         found += [entry.payload for entry in entries]
         after_id = entries[-1].id
     return found
+
+
+def reopened(place: Path) -> list[bytes]:
+    with Journal(place) as journal:
+        assert not journal.report.damages
+        return payloads(journal)
 
 
 def crash(journal: Any) -> None:

@@ -46,9 +46,7 @@ class LineBehindLine(ScriptedSink):
 def test_nothing_overtakes_a_batch_whose_hand_over_or_outcome_raised(producer, is_at_hand_over):
     sink = LineBehindLine(is_at_hand_over=is_at_hand_over)
     sink.shut()
-    one = producer(sink, batch_items=2, linger_s=60.0)
-    for number in range(4):
-        one.send(number)
+    one = producer(sink, batch_items=2, linger_s=60.0, sends=range(4))
     if not is_at_hand_over:
         eventually(lambda: len(sink.handed) == 2)
     sink.open.set()
@@ -73,9 +71,7 @@ class LosesWhatIsBehindARefusal(ScriptedSink):
 def test_nothing_is_given_behind_what_a_sink_lost_when_it_refused_a_record(producer):
     sink = LosesWhatIsBehindARefusal(refuses(1), takes)
     sink.shut()
-    one = producer(sink, batch_items=2, linger_s=60.0, sink_timeout_s=60.0)
-    for number in range(8):
-        one.send(number)
+    one = producer(sink, batch_items=2, linger_s=60.0, sink_timeout_s=60.0, sends=range(8))
     eventually(lambda: len(sink.handed) == 2)
     sink.open.set()
     assert not one.flush(30)
@@ -91,9 +87,7 @@ def test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one
     producer, sink, line, left
 ):
     sink.shut()
-    one = producer(batch_items=2, linger_s=60.0, sink_timeout_s=60.0)
-    for number in range(8):
-        one.send(number)
+    one = producer(batch_items=2, linger_s=60.0, sink_timeout_s=60.0, sends=range(8))
     eventually(lambda: sink.handed == [[0, 1], [2, 3]])
     assert not sink.confirmed
     sink.now(takes, line, takes)
@@ -105,9 +99,7 @@ def test_a_batch_is_handed_over_before_the_last_is_heard_of_and_never_behind_one
 
 
 def test_requests_linger_for_company_and_a_full_batch_goes_at_once(producer, sink):
-    one = producer(linger_s=60.0, batch_items=3)
-    for number in range(4):
-        one.send(number)
+    one = producer(linger_s=60.0, batch_items=3, sends=range(4))
     eventually(lambda: sink.calls == [[0, 1, 2]])
     assert one.close(float("inf"))  # nobody lingers once it is closing
     assert sink.calls == [[0, 1, 2], [3]]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, failing, flip, io_error, is_segment
+from faulty_disk import failing, flip, io_error, is_segment
 from scripted_sink import is_away, refuses, takes
 from tasks import busy_default_executor
 
@@ -24,9 +24,10 @@ from leaderq.testing import eventually
 
 @pytest.mark.parametrize("policy", [producing.Every(100), producing.Interval(86_400.0), NO_SYNC])
 @pytest.mark.parametrize("end", ["flush", "close", "block"])
-def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(sink, tmp_path, policy, end):
+def test_what_the_disk_did_not_force_out_is_not_safely_in_the_journal(
+    sink, disk, tmp_path, policy, end
+):
     sink.now(is_away)
-    disk = FaultyDisk()
     with Journal(tmp_path, sync=policy, disk=disk) as journal:
         one = BufferedProducer(sink, journal=journal, persistence=policy, close_timeout_s=0.0)
         one.send("a")
@@ -60,11 +61,10 @@ REASONS = {
 
 @pytest.mark.parametrize("reason", list(REASONS))
 def test_a_request_lost_for_any_reason_is_logged_and_counted(
-    producer, sink, tmp_path, caplog, reason
+    producer, sink, disk, tmp_path, caplog, reason
 ):
     script, options = REASONS[reason]
     sink.now(*script)
-    disk = FaultyDisk()
     with Journal(tmp_path, sync=NO_SYNC, disk=disk) as journal:
         if (state := options.get("journal")) is not None:
             options = {**options, "journal": journal}
@@ -74,9 +74,7 @@ def test_a_request_lost_for_any_reason_is_logged_and_counted(
                 journal.append_many([producing.PLAIN.serialize(b"x" * 50)] * 3)
                 (segment,) = tmp_path.glob("*.seg")
                 flip(segment, segment.read_bytes().index(b"xx"))
-        one = producer(**options)
-        for number in range(3):
-            one.send(number)
+        one = producer(**options, sends=range(3))
         disk.room = 0 if state == "full" else None
         if reason is not LossReason.CLOSED:
             eventually(lambda: one.flush(0.0).lost or state == "full")
@@ -139,8 +137,7 @@ async def beside(
 @pytest.mark.parametrize("waits", ["send", "flush", "close"])
 def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
     sink.shut()
-    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
-    one.send("a")
+    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0, sends=["a"])
     calls: dict[str, Any] = {
         "send": partial(one.asend, "b"),
         "flush": partial(one.aflush, 60.0),
@@ -155,8 +152,7 @@ def test_a_loop_goes_on_whatever_is_waited_for(producer, sink, waits):
 @pytest.mark.parametrize("end", ["its task is cancelled", "its loop is closed"])
 def test_a_send_that_will_never_go_on_took_nothing_and_holds_up_nobody(producer, sink, end):
     sink.shut()
-    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0)
-    one.send("a")
+    one = producer(max_items=1, when_full=Block(None), sink_timeout_s=60.0, sends=["a"])
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(one.asend("b"))
     while not one._buffer.awaiting_room:

@@ -168,9 +168,7 @@ def test_an_answer_that_is_none_of_the_batch_is_told_and_costs_nothing(producer,
     fault, words = FAULTS[name]
     sink = _FaultySink(fault)
     with caplog.at_level(logging.WARNING):
-        one = producer(sink, batch_items=3, linger_s=60.0)
-        for number in range(3):
-            one.send(number)
+        one = producer(sink, batch_items=3, linger_s=60.0, sends=range(3))
         eventually(lambda: len(sink.calls) > 2)  # it tries again and again
     assert sink.calls[:2] == [[0, 1, 2]] * 2
     assert words in str(one.snapshot().sink_error)
@@ -199,8 +197,7 @@ def test_a_listener_or_a_callback_that_exits_ends_nothing(producer, caplog):
         heard.append(type(what).__name__)
         sys.exit(1)
 
-    one = producer(sink, dropped_listener=exits, batch_items=1)
-    one.send("refused")
+    one = producer(sink, dropped_listener=exits, batch_items=1, sends=["refused"])
     eventually(lambda: heard)
     sink.fault = None
     futures: list[Future[None]] = [one.submit(number) for number in range(2)]

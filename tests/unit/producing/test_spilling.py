@@ -17,11 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, QuickDisk
+from faulty_disk import QuickDisk
 from scripted_sink import AT_ONCE, ScriptedSink, is_away, takes
 
 from leaderq import producing
-from leaderq.base import clock
 from leaderq.errors import BufferFull, ConfigurationError, JournalSlow
 from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferState, Every, Interval, Journal, WhenFull
 from leaderq.producing.journal.inspection import entries
@@ -29,10 +28,9 @@ from leaderq.testing import eventually
 
 
 def test_a_sink_that_has_just_taken_some_gets_a_moment_before_memory_is_spilled(
-    producer, sink, tmp_path, monkeypatch
+    producer, sink, tmp_path, at
 ):
     """Time stands, so the moment does not pass."""
-    monkeypatch.setattr(clock, "now_s", lambda: 1000.0)
     one = producer(journal=tmp_path, max_items=4, batch_items=1, sink_timeout_s=60.0)
     one.send("taken")
     eventually(lambda: sink.confirmed == ["taken"])
@@ -124,12 +122,10 @@ def test_a_disk_full_now_and_then_keeps_order_and_promises_over_a_crash_at_any_m
 
 
 def test_every_n_written_ahead_a_send_waits_while_n_are_on_their_way_to_the_file(
-    producer, tmp_path, monkeypatch
+    producer, disk, tmp_path, monkeypatch
 ):
     may, ends = threading.Event(), list[int]()
     may.set()
-
-    disk = FaultyDisk()
     disk.fail["write"] = lambda *_: may.wait(30)
     with Journal(tmp_path, sync=Every(3), disk=disk) as journal:
         real = journal.await_stored
@@ -288,8 +284,7 @@ def test_a_journal_that_a_producer_uses_takes_nothing_of_others(producer, tmp_pa
 def test_near_its_high_mark_memory_is_written_down_in_advance_once_the_sink_is_still(
     producer, sink, tmp_path, monkeypatch
 ):
-    one = producer(journal=tmp_path, max_items=8, sink_timeout_s=60.0)
-    one.send("taken")
+    one = producer(journal=tmp_path, max_items=8, sink_timeout_s=60.0, sends=["taken"])
     assert one.flush(30)
     sink.shut()
     monkeypatch.setattr(producing.buffer, "_MOVING_S", 0.0)

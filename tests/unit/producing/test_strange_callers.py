@@ -72,10 +72,9 @@ def test_a_request_changed_after_it_was_sent_costs_no_other_caller_anything(
 ):
     sink.now(is_away)
     lost: list[Lost] = []
-    one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append)
     changed: dict[str, Any] = {"a": 1}
-    for request in ("before", changed, "behind"):
-        one.send(request)
+    sends = ["before", changed, "behind"]
+    one = producer(journal=tmp_path, max_items=8, dropped_listener=lost.append, sends=sends)
     changed["a"] = object()
     for number in range(8):
         one.send(number)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from faulty_disk import FaultyDisk, payloads, segments
+from faulty_disk import payloads, reopened, segments
 from forks import in_child
 
 from leaderq import errors
@@ -20,8 +20,7 @@ from leaderq.producing.journal.line import Committer
 from leaderq.testing import eventually
 
 
-def test_what_comes_while_the_disk_is_busy_is_written_and_forced_out_together(place):
-    disk = FaultyDisk()
+def test_what_comes_while_the_disk_is_busy_is_written_and_forced_out_together(place, disk):
     with Journal(place, disk=disk) as journal:
         disk.blocked.clear()
         journal.append_soon(b"first")
@@ -119,8 +118,8 @@ def test_the_cap_holds_and_room_comes_back_with_acknowledgements(place):
         assert journal.append(b"y" * 500) == stored[-1] + 1
 
 
-def test_the_cap_counts_each_segment_that_what_waits_may_need(place):
-    disk, goes_on = FaultyDisk(), threading.Event()
+def test_the_cap_counts_each_segment_that_what_waits_may_need(place, disk):
+    goes_on = threading.Event()
     with Journal(place, disk=disk, max_bytes=1 << 20, segment_bytes=4096, sync=NO_SYNC) as journal:
         disk.fail["write"] = lambda *_: goes_on.wait(30)
         with pytest.raises(JournalFull):
@@ -131,8 +130,7 @@ def test_the_cap_counts_each_segment_that_what_waits_may_need(place):
         assert sum(path.stat().st_size for path in segments(place)) <= 1 << 20
 
 
-def test_what_is_on_its_way_to_the_disk_is_acknowledged_up_to_an_id(place):
-    disk = FaultyDisk()
+def test_what_is_on_its_way_to_the_disk_is_acknowledged_up_to_an_id(place, disk):
     with Journal(place, disk=disk) as journal:
         journal.append(b"1")
         disk.blocked.clear()
@@ -212,8 +210,7 @@ def test_a_callback_that_fails_stops_nothing_and_one_that_would_deadlock_is_told
         journal.append_soon(b"last", lambda *_: closing.start())
         eventually(lambda: not journal._lock.is_held)
         closing.join()
-    with Journal(place) as journal:
-        assert payloads(journal) == [b"x", b"in turn", b"last"]
+    assert reopened(place) == [b"x", b"in turn", b"last"]
 
 
 def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):
@@ -227,8 +224,7 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(place):
     in_child(refused)
     assert journal.append(b"from the parent") == 1
     journal.close()
-    with Journal(place) as again:
-        assert payloads(again) == [b"from the parent"]
+    assert reopened(place) == [b"from the parent"]
 
 
 def test_a_journal_stays_where_it_is_though_its_process_changes_its_directory(

@@ -131,9 +131,8 @@ def unreadable(files: list[Path], disk: FaultyDisk) -> None:
     ],
 )
 def test_a_segment_hurt_while_the_journal_is_open_is_reported_once_and_passed(
-    place, hurt, lost, reasons
+    place, disk, hurt, lost, reasons
 ):
-    disk = FaultyDisk()
     with Journal(place, segment_bytes=4096, disk=disk) as journal:
         for number in range(1, CLOSED + 1):
             journal.append(record(number))

@@ -6,22 +6,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
-from faulty_disk import (
-    FaultyDisk,
-    crash,
-    failing,
-    io_error,
-    is_segment,
-    no_space,
-    payloads,
-    segments,
-)
+from faulty_disk import crash, failing, io_error, is_segment, no_space, payloads, reopened, segments
 
 from leaderq.errors import JournalFailed, JournalFull, JournalLocked, JournalSlow
 from leaderq.producing.journal import EVERY_ITEM, NO_SYNC, Every, Interval, Journal, line
@@ -34,25 +23,14 @@ POLICIES = [EVERY_ITEM, Every(10), Interval(600), NO_SYNC]
 pytestmark = pytest.mark.usefixtures("chores_when_kicked")
 
 
-@pytest.fixture
-def disk() -> FaultyDisk:
-    return FaultyDisk()
-
-
 @contextmanager
-def full(disk: FaultyDisk, room: int) -> Iterator[None]:
+def full(disk, room):
     """With room for so many bytes. What fails meanwhile is not hidden by a close that fails too."""
     disk.room = room
     try:
         yield
     finally:
         disk.room = None
-
-
-def reopened(place: Path) -> list[bytes]:
-    with Journal(place) as journal:
-        assert not journal.report.damages
-        return payloads(journal)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
@@ -230,12 +208,11 @@ def test_records_accepted_before_a_sync_that_fails_stay_readable_and_flush_says_
     assert reopened(place) == [b"before", b"after"]
 
 
-def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place):
+def test_a_journal_opens_and_can_be_read_and_drained_on_a_full_disk(place, disk):
     with Journal(place, segment_bytes=4096) as journal:
         for _ in range(12):
             journal.append(b"x" * 1000)
         crash(journal)
-    disk = FaultyDisk()
     disk.room = 0
     with Journal(place, segment_bytes=4096, disk=disk) as journal:
         assert len(payloads(journal)) == 12
