@@ -139,17 +139,13 @@ class Work:
         return self.outcome.result(120)
 
 
-def asked(coordinator: QueueCoordinator[str], declined: int) -> None:
-    eventually(lambda: coordinator.stats().declined == declined)
-
-
 def test_with_one_waiter_declined_requests_get_the_result_of_the_waiting_run_not_the_running(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator()
     first, second = Work(), Work()
     one = pool.submit(coordinator.run, "k", first)
     assert first.begun.acquire(timeout=60)
     others = [pool.submit(coordinator.run, "k", second) for _ in range(10)]
-    asked(coordinator, 9)
+    eventually(lambda: coordinator.stats().declined == 9)
     first.outcome.set_result("old")
     second.outcome.set_result("new")
     assert one.result(60) == "old"
@@ -161,7 +157,7 @@ def test_an_exception_is_shared_with_the_traceback_of_the_run(pool):
     coordinator: QueueCoordinator[str] = QueueCoordinator(waiters=0)
     work = Work()
     callers = [pool.submit(coordinator.run, "k", work) for _ in range(5)]
-    asked(coordinator, 4)
+    eventually(lambda: coordinator.stats().declined == 4)
     work.outcome.set_exception(KeyError("gone"))
     errors = [caller.exception(60) for caller in callers]
     assert [type(error) for error in errors] == [KeyError] * 5
@@ -175,7 +171,7 @@ def test_an_interrupt_is_not_shared_and_another_runs_instead(pool):
     one = pool.submit(coordinator.run, "k", interrupted)
     assert interrupted.begun.acquire(timeout=60)
     other = pool.submit(coordinator.run, "k", work)
-    asked(coordinator, 1)
+    eventually(lambda: coordinator.stats().declined == 1)
     work.outcome.set_result("done")
     interrupted.outcome.set_exception(SystemExit())
     assert other.result(60) == "done"
@@ -188,7 +184,7 @@ def test_the_followers_of_one_that_gives_up_waiting_ask_again(pool, at):
     impatient = pool.submit(coordinator.run, "k", lambda: "impatient", timeout_s=0.05)
     eventually(lambda: coordinator.state("k") is TrafficState.BLOCK)
     follower = pool.submit(coordinator.run, "k", lambda: "follower")
-    asked(coordinator, 1)
+    eventually(lambda: coordinator.stats().declined == 1)
     at[0] += 0.05
     with pytest.raises(WaitTimedOut, match="1 that relied on it") as caught:
         impatient.result(60)

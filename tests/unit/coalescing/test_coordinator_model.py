@@ -181,12 +181,9 @@ class AnyEvents(RuleBasedStateMachine):
 
     @invariant()
     def whoever_is_concerned_was_called_once_and_nobody_else(self) -> None:
-        assert sorted(map(id, getattr(self, "called", []))) == sorted(
-            map(id, getattr(self, "expected_called", []))
-        )
-        assert sorted(map(id, getattr(self, "evicted", []))) == sorted(
-            map(id, getattr(self, "expected_evicted", []))
-        )
+        for told in ("called", "evicted"):
+            found, expected = (getattr(self, name, []) for name in (told, f"expected_{told}"))
+            assert sorted(map(id, found)) == sorted(map(id, expected))
 
     @invariant()
     def all_is_counted(self) -> None:
@@ -213,4 +210,4 @@ class AnyEvents(RuleBasedStateMachine):
 
 
 TestAnyEvents = AnyEvents.TestCase
-TestAnyEvents.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyEvents.settings = settings(max_examples=150, stateful_step_count=40)

@@ -166,8 +166,7 @@ class Account(RuleBasedStateMachine):
 Account.TestCase.settings = settings(
     max_examples=LIVES,
     stateful_step_count=15,
-    deadline=None,
     print_blob=True,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[*HealthCheck],
 )
 TestAccount = pytest.mark.timeout(180 + 5 * LIVES)(Account.TestCase)

@@ -21,9 +21,9 @@ FATAL = confluent_kafka.KafkaError(confluent_kafka.KafkaError._FATAL, "over")
 class StubClient(ProducerClient):
     is_done, error = True, None
 
-    def __init__(self, sent: list[Message], missing: str = "") -> None:
+    def __init__(self, missing: str = "") -> None:
         super().__init__(ProducerSettings("nowhere:1"))
-        self._sent, self._missing, self.is_closed = sent, missing, False
+        self.sent, self._missing, self.is_closed = list[Message](), missing, False
 
     def partitions(self, topic: str) -> int:
         if topic == self._missing:
@@ -31,7 +31,7 @@ class StubClient(ProducerClient):
         return 1
 
     def send_run(self, messages: Sequence[Message], partition: int, receipts: list[Any]) -> None:
-        self._sent += messages
+        self.sent += messages
         receipts += [self] * len(messages)
 
     def failure(self, receipt: Any, topic: str) -> None:
@@ -76,7 +76,6 @@ def test_records_come_in_every_form_and_one_that_cannot_be_a_message_is_refused_
         def __len__(self) -> int:
             raise LookupError("no length")
 
-    sent: list[Message] = []
     bad: list[Any] = [
         "\udcff",
         ("\udcff", b"v"),
@@ -88,13 +87,13 @@ def test_records_come_in_every_form_and_one_that_cannot_be_a_message_is_refused_
         Message("t", b"v", partition=1),
     ]
     sink = KafkaSink("nowhere:1", "t", client=client)
-    sink._client = StubClient(sent)
+    stub = sink._client = StubClient()
     assert all(sink.with_context(record) is record for record in bad[:-1])
     good: list[Any] = [(b"k", b"2", iter([("h", b"x")])), "text", ("k", "of texts")]
     good += [Message("u", b"elsewhere"), tuple(Message("", b"as a tuple", b"k", (), 0))]
     outcome = sink.send([b"1", *bad, *good], 1.0)
     assert (list(outcome.refused), list(outcome.again)) == ([*range(1, len(bad) + 1)], [])
-    found = sorted((one.value, one.key, one.topic, [*one.headers]) for one in sent)
+    found = sorted((one.value, one.key, one.topic, [*one.headers]) for one in stub.sent)
     assert found == [
         (b"1", None, "t", []),
         (b"2", b"k", "t", [("h", b"x")]),
@@ -109,9 +108,8 @@ def test_records_come_in_every_form_and_one_that_cannot_be_a_message_is_refused_
 
 @pytest.mark.parametrize("what", ["partitions", "send_run"])
 def test_the_failure_of_a_client_refuses_no_record_and_replaces_the_client(what):
-    sent: list[Message] = []
     sink = KafkaSink("nowhere:1", "t")
-    client = sink._client = StubClient(sent)
+    client = sink._client = StubClient()
     setattr(client, what, mock.Mock(side_effect=KafkaError("it was closed")))
     outcome = sink.send([(b"k", b"1"), (b"k", b"2")], 1.0)
     assert (outcome.refused, list(outcome.again)) == ({}, [0, 1])
@@ -120,11 +118,10 @@ def test_the_failure_of_a_client_refuses_no_record_and_replaces_the_client(what)
 
 
 def test_a_topic_that_is_not_there_holds_up_its_own_records_only():
-    sent: list[Message] = []
     sink = KafkaSink("nowhere:1", "t")
-    client = sink._client = StubClient(sent, missing="gone")
+    client = sink._client = StubClient(missing="gone")
     outcome = sink.send([b"1", Message("gone", b"2"), b"3", Message("gone", b"4")], 1.0)
     assert (outcome.refused, list(outcome.again)) == ({}, [1, 3])
     assert isinstance(outcome.error, SinkBroken)
-    assert [message.value for message in sent] == [b"1", b"3"]
+    assert [message.value for message in client.sent] == [b"1", b"3"]
     assert not client.is_closed

@@ -88,7 +88,7 @@ class JournalMachine(RuleBasedStateMachine):
         for payload in payloads:
             self.journal.append_soon(payload, lambda record_id, _: told.append(record_id))
         self.journal.flush()
-        self.acks_saved()
+        self.forgettable.clear()
         assert told == list(range(told[0], told[0] + len(payloads)))
         self.took(told[0], payloads)
 
@@ -119,7 +119,7 @@ class JournalMachine(RuleBasedStateMachine):
             # tells of a sync that failed behind the back of accepted records
             self.journal.flush()
         self.journal.flush()
-        self.acks_saved()
+        self.forgettable.clear()
 
     @rule()
     def use_up_the_segment(self):
@@ -128,11 +128,8 @@ class JournalMachine(RuleBasedStateMachine):
         with self.journal._gate:
             self.journal._committer.kick()
         self.journal.flush()
-        self.acks_saved()
-        self.disk.free = None
-
-    def acks_saved(self) -> None:
         self.forgettable.clear()
+        self.disk.free = None
 
     def chosen(self, places: list[int]) -> list[int]:
         """The ids at these places, counted round; what is drawn depends on no state."""
@@ -153,13 +150,9 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(after=st.integers(0, 60), max_items=st.integers(1, 20), max_bytes=st.integers(1, 5000))
     def read(self, after, max_items, max_bytes):
-        wanted = [
-            (record_id, self.accepted[record_id]) for record_id in self.left() if record_id > after
-        ]
-        found = [
-            (entry.id, entry.payload)
-            for entry in self.journal.read(after, max_items=max_items, max_bytes=max_bytes)
-        ]
+        wanted = [(number, self.accepted[number]) for number in self.left() if number > after]
+        entries = self.journal.read(after, max_items=max_items, max_bytes=max_bytes)
+        found = [(entry.id, entry.payload) for entry in entries]
         assert found == wanted[: len(found)]
         assert len(found) <= max_items
         assert bool(found) == bool(wanted)
@@ -167,7 +160,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self):
         self.journal.close()
-        self.acks_saved()
+        self.forgettable.clear()
         self.open()
         assert self.journal.report.was_clean
         assert not any(damage.lost for damage in self.journal.report.damages)
@@ -267,9 +260,8 @@ class JournalMachine(RuleBasedStateMachine):
         if self.journal is not None:
             self.journal.close()
         with Journal(self.place) as again:
-            assert {entry.id for entry in again.read(max_items=10_000, max_bytes=1 << 30)} == set(
-                self.left()
-            )
+            found = again.read(max_items=10_000, max_bytes=1 << 30)
+            assert {entry.id for entry in found} == set(self.left())
         shutil.rmtree(self.place)
 
 
@@ -277,7 +269,6 @@ TestJournalMachine = JournalMachine.TestCase
 TestJournalMachine.settings = settings(
     max_examples=2 * int(os.environ.get("LEADERQ_TEST_FAULTS", "20")),
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
     database=None,

@@ -25,9 +25,8 @@ from leaderq.producing.journal import Journal
 @pytest.fixture
 def filled(place: Path) -> Path:
     with Journal(place, segment_bytes=4096) as journal:
-        journal.append_many([b"%099d" % number for number in range(1, 32)])
-        journal.append_many([b"%099d" % number for number in range(32, 63)])
-        journal.append_many([b"%099d" % number for number in range(63, 70)])
+        for numbers in (range(1, 32), range(32, 63), range(63, 70)):
+            journal.append_many([b"%099d" % number for number in numbers])
         journal.ack_many([1, 2, 40])
     return place
 

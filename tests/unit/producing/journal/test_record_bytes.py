@@ -6,6 +6,7 @@ import errno
 import struct
 from dataclasses import asdict
 from itertools import accumulate
+from math import nan
 from zlib import crc32
 
 import pytest
@@ -59,7 +60,7 @@ def test_the_bytes_of_a_record_are_as_documented():
 
 
 def test_every_moment_is_one_that_a_record_can_have():
-    odd = [1.5, -1e9, float("nan"), float("inf"), 1e15]
+    odd = [1.5, -1e9, nan, float("inf"), 1e15]
     assert [records.microseconds(one) for one in odd] == [1_500_000, 0, 0, 2**63, 2**63]
 
 
@@ -192,17 +193,13 @@ def test_heads_are_found_by_mark_and_id():
 
 
 @pytest.mark.parametrize(
-    ("make", "problems"),
-    [
-        (lambda: Every(0), ["Every.items=0"]),
-        *[(lambda s=s: Interval(s), ["more than 0 s"]) for s in (0, float("nan"), True)],
-    ],
+    ("make", "value", "problem"),
+    [(Every, 0, "Every.items=0"), *((Interval, s, "more than 0 s") for s in (0, nan, True))],
 )
-def test_a_policy_that_cannot_be_kept_is_refused(make, problems):
-    with pytest.raises(ConfigurationError) as refused:
-        make()
-    assert len(refused.value.problems) == len(problems)
-    assert all(each in str(refused.value) for each in problems)
+def test_a_policy_that_cannot_be_kept_is_refused(make, value, problem):
+    with pytest.raises(ConfigurationError, match=problem) as refused:
+        make(value)
+    assert len(refused.value.problems) == 1
 
 
 def test_what_a_journal_tells_begins_with_nothing():
