@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from held import WAIT_S
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -226,13 +226,5 @@ class LifeInBatches(Life):
     max_batch = 3
 
 
-RULES = settings(
-    max_examples=60,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-TestLife = Life.TestCase
-TestLife.settings = RULES
-TestLifeInBatches = LifeInBatches.TestCase
-TestLifeInBatches.settings = RULES
+TestLife, TestLifeInBatches = Life.TestCase, LifeInBatches.TestCase
+TestLife.settings = TestLifeInBatches.settings = settings(max_examples=60, stateful_step_count=30)
