@@ -14,14 +14,9 @@ import pytest
 from forks import in_child
 from tasks import busy_default_executor, until
 
+from leaderq import coalescing
 from leaderq.base.arguments import NotAPlainFunction
-from leaderq.coalescing import (
-    AsyncQueueCoordinator,
-    EnqueueOutcome,
-    QueueCoordinator,
-    TokenStage,
-    TrafficState,
-)
+from leaderq.coalescing import AsyncQueueCoordinator, QueueCoordinator, TrafficState
 from leaderq.errors import WaitTimedOut, WouldDeadlock
 from leaderq.testing.waiting import patience
 
@@ -124,7 +119,7 @@ class Origin:
 def given_up(coordinator: QueueCoordinator[str], origin: Origin) -> None:
     """While somebody runs: another one waits, a third is declined for its sake, and it gives up."""
     waiter = coordinator.offer("k", lambda token: None)
-    assert waiter.outcome is EnqueueOutcome.BLOCK
+    assert waiter.outcome is coalescing.EnqueueOutcome.BLOCK
     origin.version += 1
     assert coordinator.offer("k", print).is_declined
     coordinator.dequeue(waiter)
@@ -255,7 +250,7 @@ def test_a_forked_child_has_no_keys_whatever_its_parent_was_doing() -> None:
     coordinator.offer("mine", print)
 
     def check() -> None:
-        assert not mine and mine.stage is TokenStage.ABANDONED
+        assert not mine and mine.stage is coalescing.TokenStage.ABANDONED
         assert coordinator.stats().running == coordinator.stats().waiting == 0
         with coordinator.hold("mine") as own:
             assert own.number > mine.number
