@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TypeVar
 
 from leaderq.base.arguments import at_least, plain_function, require, require_finished
@@ -43,8 +43,8 @@ def eventually(
 
     :raises AssertionError: ``timeout_s`` (times the patience) has passed; it names ``message`` and
         the last value, and chains the last error.
-    :raises ConfigurationError: an argument cannot be used; ``fact`` returns a coroutine, or other
-        work that nobody would do, which would always be true.
+    :raises ConfigurationError: an argument cannot be used; ``fact`` returns a coroutine or a
+        generator, which is always true and does nothing.
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
     require(
@@ -63,7 +63,8 @@ def eventually(
         except Exception as exc:  # noqa: BLE001 - whatever the fact raises is reported if it is the last answer
             error = exc
         if value:
-            require_finished(value, what)
+            if isinstance(value, Coroutine | Generator | AsyncGenerator):
+                require_finished(value, what)
             return value
         if is_last:
             seen = f"it raised {error!r}" if error is not None else f"its last value was {value!r}"
