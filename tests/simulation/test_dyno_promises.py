@@ -11,41 +11,22 @@ from typing import Any
 
 import pytest
 
+from leaderq import dyno, errors
 from leaderq.base import clock
-from leaderq.dyno import (
-    DynoDeadLetters,
-    DynoQueue,
-    Message,
-    OnConflict,
-    Postpone,
-    StaleLease,
-    Unique,
-    Worker,
-    consumer,
-)
+from leaderq.dyno import DynoQueue, Message, OnConflict, StaleLease, Unique, Worker, consumer
 from leaderq.dyno.shard_view import ShardView
 from leaderq.engine.dead_letters import Moved
-from leaderq.errors import (
-    BadVersion,
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    NodeExists,
-    QueueClosed,
-    QueueFull,
-    SessionClosed,
-)
 from leaderq.threads import Retry
 from leaderq.zookeeper import Check, Create
 from simulation.scenarios import every_point, is_multi, nth, scene
 from simulation.test_dyno_defects import D, Side, left, sides, texts
 
 
-def dead(a: Side, *messages: Message) -> DynoDeadLetters:
+def dead(a: Side, *messages: Message) -> dyno.DynoDeadLetters:
     a.push(list(messages))
     for one in a.pop(len(messages), 5.0, least=len(messages)):
         a.who.do(one.kill)
-    letters: DynoDeadLetters = a.who.do(lambda: a.queue.dead_letters)
+    letters: dyno.DynoDeadLetters = a.who.do(lambda: a.queue.dead_letters)
     return letters
 
 
@@ -106,7 +87,7 @@ def test_a_delivery_is_counted_when_it_leaves_pop(s):
     popping = a.who.begin(lambda: a.queue.pop(2, None, least=2))
     s.run(1.0)
     a.who.do(a.queue.close)
-    with pytest.raises(QueueClosed):
+    with pytest.raises(errors.QueueClosed):
         popping.result()
     (one,) = b.pop(1, 5.0)
     assert (one.deliveries, one.failures) == (1, 0)
@@ -152,7 +133,7 @@ def test_of_many_that_replace_one_message_at_once_one_survives(s, point, what):
 
     jobs = [one.who.begin(lambda one=one: many(one.queue)) for one in every]
     for job in jobs:
-        with suppress(ConnectionLost):  # a read that breaks tells its caller so
+        with suppress(errors.ConnectionLost):  # a read that breaks tells its caller so
             job.result()
     assert every[0].size() == 1
     every[1].ack(every[1].pop(1, 10))
@@ -167,9 +148,9 @@ def test_a_pop_that_waits_ends_with_its_queue_or_its_session(s, end):
     popping = a.who.begin(lambda: a.queue.pop(1, None))
     s.run(s.world.faults())
     a.who.do(a.queue.close if end == "queue" else a.who.session.close)
-    with pytest.raises((QueueClosed, SessionClosed)):
+    with pytest.raises((errors.QueueClosed, errors.SessionClosed)):
         popping.result(1.0)
-    with pytest.raises((QueueClosed, SessionClosed)):
+    with pytest.raises((errors.QueueClosed, errors.SessionClosed)):
         a.pop(1)
 
 
@@ -225,10 +206,10 @@ def test_a_queue_with_a_limit_takes_no_more(s):
     assert a.configure(max_messages=5).max_messages == 5
     s.run(0.1)
     found = b.push_each([Message(payload=b"1") for _ in range(8)])
-    assert [type(one) for one in found] == [str] * 5 + [QueueFull] * 3
+    assert [type(one) for one in found] == [str] * 5 + [errors.QueueFull] * 3
     s.run(0.5)
     for push in (lambda: a.push(Message()), lambda: a.push_unique(Message(id="a"))):
-        with pytest.raises(QueueFull, match="'/d' is full"):
+        with pytest.raises(errors.QueueFull, match="'/d' is full"):
             push()
     a.ack(a.pop(2, 5.0, least=2))
     s.run(0.5)
@@ -246,9 +227,9 @@ def test_a_message_is_pushed_with_znodes_of_ones_own_or_not_at_all(s):
 
     for name in "xy":
         write(Create(f"/{name}"), *a.push_operations(Message(id=name, payload=b"order")))
-    with pytest.raises(NodeExists):
+    with pytest.raises(errors.NodeExists):
         write(*a.push_operations(Message()), Create("/x"))
-    with pytest.raises(NodeExists):
+    with pytest.raises(errors.NodeExists):
         write(*a.push_operations(Message(id="x")))
     assert a.get("x").payload == b"order"
     a.ack(a.pop(9, 5.0, least=2))
@@ -261,8 +242,8 @@ def test_of_many_that_are_acknowledged_one_that_was_removed_spoils_no_other(s):
     b.push([Message(id=name, payload=b"x") for name in "vwxyz"])
     found = a.pop(5, 5.0)
     assert b.remove("x")
-    errors = {one.id: type(error) for one, error in zip(found, a.ack(found), strict=True) if error}
-    assert errors == {"x": StaleLease}
+    refused = {one.id: type(error) for one, error in zip(found, a.ack(found), strict=True) if error}
+    assert refused == {"x": StaleLease}
     assert left(s) == []
 
 
@@ -318,7 +299,7 @@ def test_what_is_wanted_comes_in_the_order_of_pop(s):
 def test_one_bad_message_of_many_is_told_in_its_place(s):
     (a,) = sides(s, "a")
     found = a.push_each([Message(), "no message", Message(shard="nowhere"), Message()])
-    assert [type(one) for one in found] == [str, ConfigurationError, ConfigurationError, str]
+    assert [type(one) for one in found] == [str, *[errors.ConfigurationError] * 2, str]
     assert a.size() == 2
 
 
@@ -359,7 +340,7 @@ def test_an_id_that_was_freed_by_a_claim_stays_that_of_the_next_message(s, end):
     s.run(1.0)
     a.push(Message(id="x", payload=b"2", timeout_s=600.0))
     b.who.do(b.queue.close)  # before anybody has seen the first one
-    with suppress(QueueClosed):
+    with suppress(errors.QueueClosed):
         popping.result()
     (one,) = a.pop(1, 5.0)
     assert (one.payload, one.deliveries) == (b"1", 1)
@@ -429,11 +410,11 @@ def test_a_fence_that_does_not_hold_is_told_as_it_is(s):
     (a,) = sides(s, "a")
     s.ask(lambda beside: beside.create("/own", b"7"))
     for push in (a.push, a.push_unique):
-        with pytest.raises(BadVersion) as refused:
+        with pytest.raises(errors.BadVersion) as refused:
             push(Message(id="x"), fence=[Check("/own", 3)])
         assert refused.value.path == "/own"
     found = a.push_each([Message(), Message()], fence=(one for one in [Check("/own", 3)]))
-    assert [type(one) for one in found] == [BadVersion] * 2
+    assert [type(one) for one in found] == [errors.BadVersion] * 2
     assert a.get("x") is None
 
 
@@ -447,7 +428,7 @@ def test_a_predicate_that_only_makes_a_coroutine_chooses_nothing(s):
     a.push(Message(payload=b"1"))
     letters = a.queue.dead_letters
     for choose in (a.queue.pop_where, a.queue.find, lambda one: next(letters.browse(one))):
-        with pytest.raises(ConfigurationError, match="what is wanted returned <coroutine"):
+        with pytest.raises(errors.ConfigurationError, match="what is wanted returned <coroutine"):
             a.who.do(lambda choose=choose: choose(wanted))
     assert texts(a.pop(1, 1.0)) == ["1"]
 
@@ -478,12 +459,12 @@ def test_whatever_is_done_when_a_lease_was_extended_the_others_are_kept(s):
         lambda: b.ack([mine, second]),
         lambda: b.let_go([third]),
     ):
-        with pytest.raises(ConfigurationError, match="the queue that popped it only"):
+        with pytest.raises(errors.ConfigurationError, match="the queue that popped it only"):
             wrong()
     assert others == []
 
 
-class LaterOn(Postpone):
+class LaterOn(dyno.Postpone):
     def __init__(self) -> None:
         """Without a time."""
 
@@ -525,5 +506,5 @@ def test_a_queue_closes_in_time_whatever_the_servers_do(s):
         assert s.now_s - since_s < 4.0
         assert is_clean == (side is b), "a has a push under way, b could not begin one"
         for job in (waiting, pushing):
-            with pytest.raises(LeaderqError):
+            with pytest.raises(errors.LeaderqError):
                 job.result(40.0)

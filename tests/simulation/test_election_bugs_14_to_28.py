@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leaderq import Deposed
-from leaderq.events import (
-    Stage,
-    TermBegan,
-    TermEnded,
-    TermEnding,
-    WorkResumed,
-)
+from leaderq.events import Stage, TermBegan, TermEnded, TermEnding, WorkResumed
 from leaderq.term import Reason
 from leaderq.zookeeper import SessionState, SetData
 from simulation.scenarios import CONTROL, FOLDER, LINE, is_claim, is_create, scene

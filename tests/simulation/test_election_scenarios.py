@@ -23,16 +23,8 @@ from leaderq.term import Reason
 from leaderq.testing.simulation.ensemble.messages import RequestType
 from leaderq.zookeeper import Delete, SessionState, SetData
 from leaderq.zookeeper.proof import Shares
-from simulation.scenarios import (
-    CONTROL,
-    LINE,
-    is_claim,
-    is_close,
-    is_create,
-    is_multi,
-    is_release,
-    scene,
-)
+from simulation import scenarios
+from simulation.scenarios import CONTROL, LINE, is_claim, is_close, is_create, is_multi, scene
 
 
 @scene()
@@ -220,7 +212,7 @@ def test_bug_09_a_term_is_over_by_the_clock_whatever_stands_still(s):
 @scene()
 def test_bug_10_a_term_is_over_before_it_is_released(s):
     a, b, term = s.standing("ab")
-    seen = s.at(a, is_release, lambda: s.network.cut("host-a", there=False))
+    seen = s.at(a, scenarios.is_release, lambda: s.network.cut("host-a", there=False))
     assert not a.do(lambda: a.candidate.conclude(term, Reason.WITHDRAWN, timeout_s=0.1))
     assert seen
     assert b.await_term(0.2).number == 2

@@ -13,16 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from simulation import drain, messages
+from simulation import controls, drain, edits, messages, queues
 from simulation.coalescing import CoalescingLife
 from simulation.conftest import in_chunks
-from simulation.controls import CONTROLS
-from simulation.drain import DrainLife
-from simulation.edits import edited
 from simulation.elections import ElectionLife
 from simulation.kinds import KINDS
-from simulation.messages import MessageLife
-from simulation.queues import QueueLife
 from simulation.schedules import ScheduleLife
 
 ELECTIONS = [kind for kind in KINDS if kind.startswith("elections")]
@@ -57,7 +52,7 @@ def test_no_life_breaks_a_promise(kind, seeds, lived):
 
 def test_a_loop_that_begins_is_no_loop_of_other_tasks():
     """Of coroutines that drain under many faults; one of 80 such lives showed it."""
-    assert not drain.lead(DrainLife(32, "kafka", in_coroutines=True, faults=8)).problems
+    assert not drain.lead(drain.DrainLife(32, "kafka", in_coroutines=True, faults=8)).problems
 
 
 def test_lives_of_every_kind_are_led():
@@ -68,11 +63,11 @@ MISFITS = ("Attribute", "Type", "Name", "UnboundLocal")
 """Errors of an edit that does not fit the program any more."""
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda one: one.name)
+@pytest.mark.parametrize("control", controls.CONTROLS, ids=lambda one: one.name)
 def test_a_safety_line_that_is_taken_out_is_missed(control):
     """The tables of docs/design/simulation.md say how many lives each takes."""
     assert not control.lead(control.seed).problems
-    with edited(control.edits):
+    with edits.edited(control.edits):
         lives = (control.lead(seed).problems for seed in (control.seed, *range(400)))
         found = next(filter(None, lives), ())
     assert found, "no life shows it; make simulate may find a seed"
@@ -85,7 +80,7 @@ def test_a_safety_line_that_is_taken_out_is_missed(control):
         (ElectionLife(8, faults=8), [" inaugurated ", " unit ", " effect ", " fault ", " healed"]),
         (ScheduleLife(1), ["work tick=fast", "work tick=slow", "attempt=2", "as the life wants"]),
         # whose refused acknowledgement once kept the item in the process that had taken it
-        (QueueLife(9, consumers=1), [" refused item="]),
+        (queues.QueueLife(9, consumers=1), [" refused item="]),
         (CoalescingLife(3), ["begun key", "believed key", "stood key", "declined key", "fault"]),
     ],
     ids=lambda one: type(one).__name__,
@@ -96,7 +91,7 @@ def test_a_life_has_what_is_to_be_judged(life, words):
 
 
 def test_without_faults_each_message_is_delivered_as_often_as_it_was_given_back():
-    history = messages.lead(MessageLife(3, faults=0, rude=0.0)).history
+    history = messages.lead(messages.MessageLife(3, faults=0, rude=0.0)).history
     ids = {line.split()[-1] for line in history if " returned " in line and " consumer" in line}
     delivered = [line.split()[-1] for line in history if " delivered " in line]
     assert len(set(delivered)) > 20

@@ -14,18 +14,10 @@ from typing import Any
 
 import pytest
 
+from leaderq import producing
 from leaderq.base import clock
 from leaderq.errors import BufferFull, SinkAway
-from leaderq.producing import (
-    ALL_CONFIRMED,
-    EVERY_ITEM,
-    NO_SYNC,
-    BatchOutcome,
-    BufferedProducer,
-    Interval,
-    Journal,
-    WhenFull,
-)
+from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Interval, Journal, WhenFull
 from leaderq.producing.journal.disk import Disk
 from leaderq.threads import Retry
 from simulation.scenarios import Scene, scene
@@ -43,7 +35,7 @@ class FarSink:
         self.confirmed: list[int] = []
         self.is_away = False
 
-    def send(self, batch: Sequence[Any], timeout_s: float) -> BatchOutcome:
+    def send(self, batch: Sequence[Any], timeout_s: float) -> producing.BatchOutcome:
         clock.sleep(0.002)
         drawn = self._draw()
         if self.is_away or drawn < 0.2:
@@ -51,7 +43,7 @@ class FarSink:
         self.confirmed += [number for (number,) in batch]
         if drawn > 0.9:
             raise SinkAway("and its answer was lost")
-        return ALL_CONFIRMED
+        return producing.ALL_CONFIRMED
 
     def close(self, timeout_s: float) -> None:
         pass

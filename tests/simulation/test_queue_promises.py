@@ -10,37 +10,12 @@ from typing import Any
 
 import pytest
 
+from leaderq import errors, queues
 from leaderq.base import clock
-from leaderq.errors import (
-    ConfigurationError,
-    LeaderqError,
-    NoPermission,
-    PutsFailed,
-    QueueClosed,
-    SessionClosed,
-)
-from leaderq.queues import (
-    AsyncQueue,
-    DistributedDelayQueue,
-    DistributedIdQueue,
-    QueueSharder,
-    QueueSharderPolicies,
-    SimpleDistributedQueue,
-)
 from leaderq.zookeeper import Create, Session, SessionState
+from simulation import test_queue_windows as windows
 from simulation.scenarios import Guest, nth, scene
-from simulation.test_queue_windows import (
-    LOCKING,
-    Q,
-    Work,
-    consuming,
-    is_clean,
-    locks,
-    made,
-    opened,
-    put,
-    stored,
-)
+from simulation.test_queue_windows import LOCKING, Work, consuming, made, opened, put, stored
 
 
 @LOCKING
@@ -68,7 +43,7 @@ def test_a_start_that_failed_can_be_repeated_until_the_queue_consumes(s, point):
     work = Work()
     queue = a.do(lambda: made(a, consumer=work))
     s.at(a, nth(point), lambda: s.cut(a))
-    with pytest.raises(LeaderqError):
+    with pytest.raises(errors.LeaderqError):
         a.do(queue.start, within_s=100.0)
     s.heal(a)
     put(s, "x")
@@ -79,12 +54,12 @@ def test_a_start_that_failed_can_be_repeated_until_the_queue_consumes(s, point):
 @scene(1)
 def test_one_bad_id_spoils_no_other_put(s):
     (a,) = s.guests("a")
-    queue: Any = opened(a, kind=DistributedIdQueue)
-    with pytest.raises(PutsFailed) as failed:
+    queue: Any = opened(a, kind=queues.DistributedIdQueue)
+    with pytest.raises(errors.PutsFailed) as failed:
         a.do(lambda: queue.put_many([("x", "1"), ("y", ""), ("z", "2")]))
     assert (failed.value.stored, failed.value.failed) == (2, 1)
     ((_, error),) = failed.value.failures
-    assert isinstance(error, ConfigurationError)
+    assert isinstance(error, errors.ConfigurationError)
     assert stored(s) == ["x", "z"]
 
 
@@ -126,18 +101,18 @@ def test_a_consumer_that_closes_its_queue_has_the_item_in_hand_acknowledged(s, l
     second = Work()
     consuming(b, second, lock)
     s.run(3.0)
-    assert (done, second.begun, is_clean(s)) == (["x"], [], True)
+    assert (done, second.begun, windows.is_clean(s)) == (["x"], [], True)
 
 
 def test_iterating_over_a_queue_that_hands_out_nothing_says_so():
     async def main() -> None:
         queue: Any = SimpleNamespace(_is_closed=False, put=None, put_many=None, take=refuse)
-        with pytest.raises(QueueClosed, match="has a consumer"):
-            async for _ in AsyncQueue(queue):
+        with pytest.raises(errors.QueueClosed, match="has a consumer"):
+            async for _ in queues.AsyncQueue(queue):
                 pass
 
     def refuse(_timeout_s: float) -> None:
-        raise QueueClosed("the queue has a consumer")
+        raise errors.QueueClosed("the queue has a consumer")
 
     asyncio.run(main())
 
@@ -156,9 +131,9 @@ def test_the_end_of_the_session_by_its_owner_ends_a_take_and_a_put_that_waits_fo
     s.run(2.0)
     a.do(a.session.close)
     for one in waiting:
-        with pytest.raises(SessionClosed):
+        with pytest.raises(errors.SessionClosed):
             one.result(5.0)
-    with pytest.raises(SessionClosed):
+    with pytest.raises(errors.SessionClosed):
         a.do(lambda: queue.take(0.0))
 
 
@@ -167,9 +142,9 @@ def test_what_is_no_time_is_refused_by_its_name_and_leaves_items_as_they_were(s)
     (a,) = s.guests("a")
     put(s, "x")
     queue: Any = opened(a)
-    delayed: Any = a.do(lambda: DistributedDelayQueue(a.session, "/delayed"))
+    delayed: Any = a.do(lambda: queues.DistributedDelayQueue(a.session, "/delayed"))
     a.do(delayed.start)
-    simple = a.do(lambda: SimpleDistributedQueue(a.session, "/simple"))
+    simple = a.do(lambda: queues.SimpleDistributedQueue(a.session, "/simple"))
     item = a.do(lambda: queue.take(10.0))
     timed = [queue.take, queue.flush_puts, simple.take, simple.poll, simple.take_item]
     for name, calls, wrong in (
@@ -179,21 +154,22 @@ def test_what_is_no_time_is_refused_by_its_name_and_leaves_items_as_they_were(s)
         ("due", [lambda one: delayed.put(b"y", due=one)], [math.nan, "later"]),
     ):
         for call, one in itertools.product(calls, wrong):
-            with pytest.raises(ConfigurationError, match=f"{name}="):
+            with pytest.raises(errors.ConfigurationError, match=f"{name}="):
                 a.do(lambda call=call, one=one: call(one))
     assert not item.is_settled
     assert (stored(s), a.do(delayed.depth)) == (["x"], 0)
     a.do(item.ack)
-    assert is_clean(s)
+    assert windows.is_clean(s)
 
 
 @scene(3)
 def test_a_sharder_that_is_closed_while_cut_off_stands_in_nobodys_way(s):
     a, b = s.guests("ab")
-    policies = QueueSharderPolicies(threshold_check_s=0.5)
+    policies = queues.QueueSharderPolicies(threshold_check_s=0.5)
 
     def sharder(who: Guest) -> Any:
-        one = QueueSharder(who.session, SimpleDistributedQueue, "/jobs", "/jobs-leader", policies)
+        kind = queues.SimpleDistributedQueue
+        one = queues.QueueSharder(who.session, kind, "/jobs", "/jobs-leader", policies)
         who.do(one.start)
         return one
 
@@ -214,13 +190,13 @@ def test_a_shard_that_may_not_be_used_keeps_no_other_from_being_used(s):
     (a,) = s.guests("a")
     bad, good = (f"/jobs/queue-{one}0000000-0000-4000-8000-000000000000" for one in "0f")
 
-    def queue(session: Session, path: str) -> SimpleDistributedQueue:
+    def queue(session: Session, path: str) -> queues.SimpleDistributedQueue:
         if path == bad:
-            raise NoPermission("not this one", path=path)
-        return SimpleDistributedQueue(session, path)
+            raise errors.NoPermission("not this one", path=path)
+        return queues.SimpleDistributedQueue(session, path)
 
-    policies = QueueSharderPolicies(threshold_check_s=0.5)
-    sharder = QueueSharder(a.session, queue, "/jobs", "/jobs-leader", policies)
+    policies = queues.QueueSharderPolicies(threshold_check_s=0.5)
+    sharder = queues.QueueSharder(a.session, queue, "/jobs", "/jobs-leader", policies)
     a.do(sharder.start)
     s.ask(lambda beside: beside.multi([Create(bad), Create(good)]))
     s.until(lambda: good in sharder.queue_paths, within_s=5.0)
@@ -242,9 +218,9 @@ def test_what_a_consumer_had_claimed_is_free_although_it_was_closed_while_cut_of
     a.do(queue.close)
     s.heal(a)
     s.run(3.0)
-    assert (a.session.state, locks(s)) == (SessionState.CONNECTED, [])
+    assert (a.session.state, windows.locks(s)) == (SessionState.CONNECTED, [])
     assert len(stored(s)) + len(first.done) == len(values)
-    members = [one for one in s.cluster.znodes() if one.startswith(f"{Q}-meta/members/")]
+    members = [one for one in s.cluster.znodes() if one.startswith(f"{windows.Q}-meta/members/")]
     assert members == []
     consuming(b, second, lock)
-    s.until(lambda: is_clean(s) and {*first.done, *second.done} == {*values})
+    s.until(lambda: windows.is_clean(s) and {*first.done, *second.done} == {*values})

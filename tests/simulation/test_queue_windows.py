@@ -14,16 +14,10 @@ from typing import Any
 
 import pytest
 
+from leaderq import queues
 from leaderq.base import clock
 from leaderq.errors import ClaimLost, ConnectionLost, LeaderqError, PutsFailed, QueueClosed
-from leaderq.queues import (
-    TEXT,
-    DistributedDelayQueue,
-    DistributedQueue,
-    PutListener,
-    QueueRecipe,
-    SimpleDistributedQueue,
-)
+from leaderq.queues import DistributedDelayQueue, DistributedQueue, QueueRecipe
 from leaderq.queues.wire.names import sequence_of
 from leaderq.queues.wire.payload import decode
 from leaderq.threads import Retry, primitives
@@ -59,7 +53,7 @@ def made(
     who: Guest, lock: bool = True, kind: type[QueueRecipe[str]] = DistributedQueue, **more: Any
 ) -> QueueRecipe[str]:
     """A queue of its process, not started; to be called there."""
-    more = {"serializer": TEXT, "retry": QUICK, **more}
+    more = {"serializer": queues.TEXT, "retry": QUICK, **more}
     return kind(who.session, Q, lock_path=LOCKS if lock else None, **more)
 
 
@@ -190,7 +184,7 @@ def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(s, point, wh
 
     def main() -> list[Any]:
         got = []
-        with SimpleDistributedQueue(a.session, Q) as queue:
+        with queues.SimpleDistributedQueue(a.session, Q) as queue:
             queue.offer(b"0")
             queue.offer_many([b"1", b"2", b"3"])
             assert ask(queue.peek) == b"0"
@@ -210,7 +204,7 @@ def test_f4_f6_of_simple_queues_each_item_is_offered_and_taken_once(s, point, wh
 @pytest.mark.parametrize("told", ["listener", "flush", "close"])
 @scene(10)
 def test_f5_somebody_is_told_of_a_put_in_the_background_that_failed_for_good(s, told):
-    class Ledger(PutListener):
+    class Ledger(queues.PutListener):
         def put_failed(self, items: Any, error: LeaderqError) -> None:
             failed.extend(items)
 

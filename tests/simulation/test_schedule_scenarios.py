@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from leaderq import (
-    AsyncScheduledCareer,
-    AsyncTick,
-    LeaderCareer,
-    Runner,
-    ScheduledCareer,
-    Term,
-    Tick,
-    schedule,
-)
+from leaderq import AsyncScheduledCareer, AsyncTick, ScheduledCareer, Term, Tick, schedule
 from leaderq.base import clock
+from leaderq.career import LeaderCareer
 from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.running.runner import Runner
 from leaderq.schedules.operating import ScheduleOperator
 from leaderq.schedules.record import ScheduleRecord, TickOutcome, TickRun, decode
 from leaderq.testing.simulation.scheduler import EPOCH_S

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import click
 import pytest
 
+from leaderq import errors
 from leaderq.base.exits import ExitCode
 from leaderq.cli import connecting, main, servers
 from leaderq.cli.entry import exit_code
@@ -23,16 +24,6 @@ from leaderq.cli.options import SettingOption
 from leaderq.cli.output import say, write_json
 from leaderq.cli.verbs import leaderq
 from leaderq.config import TABLE, Settings
-from leaderq.errors import (
-    AccessRefused,
-    ConfigurationError,
-    ConnectionLost,
-    LeaderqError,
-    MissingPiece,
-    RequestRefused,
-    ServersUnreachable,
-    SessionExpired,
-)
 
 VERBS = (
     "run lead deadline status top members history step-down transfer pause resume raise-floor"
@@ -212,7 +203,8 @@ def test_completion_says_nothing_even_of_a_variable_that_is_not_known(caplog, mo
 
 def test_an_unknown_career_is_told_with_a_few_of_thousands(monkeypatch):
     monkeypatch.setattr(connecting, "_careers", lambda *_: [f"c-{n:04}" for n in range(5000)])
-    with pytest.raises(ConfigurationError, match=r"known: c-0000, .*, c-0019 and 4980 more, which"):
+    few = r"known: c-0000, .*, c-0019 and 4980 more, which"
+    with pytest.raises(errors.ConfigurationError, match=few):
         connecting.known_career(None, Settings(career="x"))
 
 
@@ -235,14 +227,14 @@ def test_what_is_known_of_servers_is_said_for_a_shell_or_that_it_cannot_be_read(
 
 
 def test_errors_end_in_exit_codes_which_are_a_promise():
-    unreachable = ServersUnreachable("ZooKeeper", "a:1", waited_s=1)
+    unreachable = errors.ServersUnreachable("ZooKeeper", "a:1", waited_s=1)
     of_code = {
-        1: (RequestRefused("x"), LeaderqError("x")),
-        2: (ConfigurationError("x"), AccessRefused("x"), MissingPiece("x")),
-        3: (unreachable, ConnectionLost("x"), SessionExpired("x")),
+        1: (errors.RequestRefused("x"), errors.LeaderqError("x")),
+        2: (errors.ConfigurationError("x"), errors.AccessRefused("x"), errors.MissingPiece("x")),
+        3: (unreachable, errors.ConnectionLost("x"), errors.SessionExpired("x")),
     }
-    for code, errors in of_code.items():
-        assert {exit_code(one) for one in errors} == {code}
+    for code, raised in of_code.items():
+        assert {exit_code(one) for one in raised} == {code}
     assert " ".join(f"{one.name}={one.value}" for one in ExitCode) == (
         "OK=0 FAILED=1 USAGE=2 UNREACHABLE=3 HANDOVER_MISSED=4 NO_LEADER=5 FORCED=130"
     )

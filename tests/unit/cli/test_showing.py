@@ -24,18 +24,12 @@ from leaderq.admin.dyno_queues import BrowsedMessage
 from leaderq.admin.text import brief, duration, is_like, local
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
-from leaderq.cli import careers, ensemble, main
+from leaderq.cli import careers, ensemble, finding, main, signals
 from leaderq.cli.demo import stage
-from leaderq.cli.demo.stage import DemoStage, StoodStill
 from leaderq.cli.doctor import _own_store, judge_dead_letters, judge_topic
 from leaderq.cli.ensemble import ServerView, judge_servers, judge_tick, view_of
-from leaderq.cli.finding import Verdict
 from leaderq.cli.output import Shade, say, shaded, write_table
-from leaderq.cli.queue import drain
-from leaderq.cli.queue.drain import ItemWriter, Outlet
-from leaderq.cli.queue.put import BadEntry, Entry, Keys, from_json, pieces
-from leaderq.cli.queue.showing import item_json
-from leaderq.cli.signals import Stopping
+from leaderq.cli.queue import drain, put, showing
 from leaderq.errors import ConfigurationError
 from leaderq.kafka import StoreContext
 from leaderq.kafka.topics import TopicView
@@ -127,18 +121,18 @@ def item(name: str, *values: bytes) -> Browsed:
 def test_lines_are_what_they_were_however_they_come(values, size):
     source = io.BytesIO(b"".join(value + b"\n" for value in values))
     trickle = SimpleNamespace(read1=lambda _most=-1: source.read(size))
-    assert [one for batch in pieces(trickle, b"\n") for one in batch] == values
+    assert [one for batch in put.pieces(trickle, b"\n") for one in batch] == values
 
 
 def test_what_one_verb_writes_the_other_reads():
     for kind, name, keys in (
-        (QueueKind.ID, "queue-|x|0000000001", Keys(id="x")),
-        (QueueKind.PRIORITY, "queue-0FFFFFFFB0000000001", Keys(priority=-5)),
-        (QueueKind.DELAY, "queue-|18BCFE56800|0000000001", Keys(due_ms=1_700_000_000_000)),
-        (QueueKind.PLAIN, "queue-0000000001", Keys()),
+        (QueueKind.ID, "queue-|x|0000000001", put.Keys(id="x")),
+        (QueueKind.PRIORITY, "queue-0FFFFFFFB0000000001", put.Keys(priority=-5)),
+        (QueueKind.DELAY, "queue-|18BCFE56800|0000000001", put.Keys(due_ms=1_700_000_000_000)),
+        (QueueKind.PLAIN, "queue-0000000001", put.Keys()),
     ):
-        said = json.dumps(item_json(item(name, b"text", b"\xff", b""), kind))
-        assert from_json(7, said.encode()) == Entry(7, (b"text", b"\xff", b""), keys)
+        said = json.dumps(showing.item_json(item(name, b"text", b"\xff", b""), kind))
+        assert put.from_json(7, said.encode()) == put.Entry(7, (b"text", b"\xff", b""), keys)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +149,8 @@ def test_what_one_verb_writes_the_other_reads():
     ],
 )
 def test_a_line_that_is_no_item_says_why(line, said):
-    with pytest.raises(BadEntry, match=said):
-        from_json(1, line)
+    with pytest.raises(put.BadEntry, match=said):
+        put.from_json(1, line)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +193,7 @@ def test_what_no_utf_8_can_hold_is_escaped_as_json_escapes_it():
     said = {"headers": {"by": "\ud800"}}
     message = BrowsedMessage("0/m", b"", [b"x"], None, None, 1, 0, None, said)
     lines: list[bytes] = []
-    ItemWriter(lines.append, as_json=True, as_base64=False, null=False).write(message)
+    drain.ItemWriter(lines.append, as_json=True, as_base64=False, null=False).write(message)
     assert json.loads(lines[0])["headers"] == said["headers"]
 
 
@@ -229,8 +223,8 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
     """The pipe is full; the signal comes before a piece is begun, or amid a long one."""
     source, sink = os.pipe()
     try:
-        with Stopping() as stopping:
-            outlet = Outlet(sink, stopping)
+        with signals.Stopping() as stopping:
+            outlet = drain.Outlet(sink, stopping)
             room = fcntl.fcntl(sink, fcntl.F_GETPIPE_SZ)
 
             def ask_and_read() -> None:
@@ -246,8 +240,8 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
             with pytest.raises(KeyboardInterrupt):
                 outlet.write(b"x")
         assert os.read(source, room) == bytes(100)
-        with Stopping() as stopping:
-            outlet = Outlet(sink, stopping)
+        with signals.Stopping() as stopping:
+            outlet = drain.Outlet(sink, stopping)
             outlet.write(bytes(room))
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
@@ -258,7 +252,7 @@ def test_a_signal_prevents_a_piece_or_lets_it_be_written_to_its_end():
         os.close(sink)
 
 
-OK, ADVICE, FAILED = Verdict.OK, Verdict.ADVICE, Verdict.FAILED
+OK, ADVICE, FAILED = finding.Verdict.OK, finding.Verdict.ADVICE, finding.Verdict.FAILED
 FINE = TopicView(6, 0, 3, 3, 2, frozenset({"READ", "WRITE", "DESCRIBE"}))
 MISSING = TopicView(0, 0, 0, 0, None, frozenset({"READ", "DESCRIBE"}))
 
@@ -360,8 +354,8 @@ def test_the_demo_waits_for_a_slow_machine_and_says_where_nothing_moves(monkeypa
     feeding = SimpleNamespace(check=lambda: None)
     at_work = SimpleNamespace(feeding=feeding, _check_processes=lambda: None, contenders={})
     moves = {"timeout_s": 60.0, "progress": lambda: now.fed}
-    DemoStage.until(at_work, lambda: now.fed == 9, "all is fed", **moves)
+    stage.DemoStage.until(at_work, lambda: now.fed == 9, "all is fed", **moves)
     assert now.s == 180.0
-    with pytest.raises(StoodStill, match="waited 60 s in vain until all is fed"):
-        DemoStage.until(at_work, lambda: now.fed == 10, "all is fed", **moves)
+    with pytest.raises(stage.StoodStill, match="waited 60 s in vain until all is fed"):
+        stage.DemoStage.until(at_work, lambda: now.fed == 10, "all is fed", **moves)
     assert now.s == 240.0

@@ -15,18 +15,7 @@ from leaderq.admin.actions import Action, Deed
 from leaderq.admin.careers import CareerState, career_row, condition_of
 from leaderq.admin.queue_states import Listing, QueueState, queue_row
 from leaderq.admin.snapshot import PageSnapshot
-from leaderq.cli import main
-from leaderq.cli.top_rows import (
-    CAREER_COLUMNS,
-    QUEUE_COLUMNS,
-    Sort,
-    career_lines,
-    chosen,
-    fitting,
-    last_events,
-    queues_in_order,
-    summary,
-)
+from leaderq.cli import main, top_rows
 from leaderq.cli.top_screen import CareerScreen, ConfirmScreen, TopApp
 from leaderq.errors import RequestRefused
 from leaderq.kafka.consuming.report import PartitionLag
@@ -46,8 +35,8 @@ QUEUES = (
 SNAPSHOT = PageSnapshot(1, NOW_MS, CAREERS, QUEUES)
 
 
-def names(wanted: str = "", sort: Sort = Sort.TROUBLE) -> list[str]:
-    return [one.career for _, one in chosen(SNAPSHOT, wanted, sort)]
+def names(wanted: str = "", sort: top_rows.Sort = top_rows.Sort.TROUBLE) -> list[str]:
+    return [one.career for _, one in top_rows.chosen(SNAPSHOT, wanted, sort)]
 
 
 def row(state: CareerState) -> dict[str, Any]:
@@ -56,9 +45,9 @@ def row(state: CareerState) -> dict[str, Any]:
 
 def test_careers_in_trouble_come_first_and_are_filtered_by_name_pattern_and_condition() -> None:
     assert names() == ["spoilt", "lost", "idle", "billing"]
-    assert names(sort=Sort.NAME) == ["billing", "idle", "lost", "spoilt"]
-    assert names(sort=Sort.LAG)[0] == "billing"
-    assert names(sort=Sort.NEWEST)[-1] == "spoilt"
+    assert names(sort=top_rows.Sort.NAME) == ["billing", "idle", "lost", "spoilt"]
+    assert names(sort=top_rows.Sort.LAG)[0] == "billing"
+    assert names(sort=top_rows.Sort.NEWEST)[-1] == "spoilt"
     assert names("ill") == ["billing"]
     assert names("*i*l*") == ["spoilt", "idle", "billing"]
     assert names("Nobody Leads") == ["lost"]
@@ -93,27 +82,28 @@ def test_when_a_leader_will_have_caught_up_is_said_or_why_it_will_not(
 
 
 def test_queues_with_dead_letters_come_first_with_depth_and_age() -> None:
-    rows = [queue_row(one, NOW_MS) for one in queues_in_order(QUEUES)]
-    assert fitting(QUEUE_COLUMNS, rows, 300)[1] == [
+    rows = [queue_row(one, NOW_MS) for one in top_rows.queues_in_order(QUEUES)]
+    assert top_rows.fitting(top_rows.QUEUE_COLUMNS, rows, 300)[1] == [
         ["/q/orders", "1,000,000", "-", "3", "1", "-", "paused; too many to be listed"],
         ["/q/mail", "12", "1 m 30 s", "0", "2", "dyno", "-"],
     ]
 
 
 def test_a_narrow_screen_shows_what_matters_most_and_cuts_long_names() -> None:
-    assert fitting(CAREER_COLUMNS, [row(one) for one in CAREERS], 300)[0] == [*CAREER_COLUMNS]
+    wide, _ = top_rows.fitting(top_rows.CAREER_COLUMNS, [row(one) for one in CAREERS], 300)
+    assert wide == [*top_rows.CAREER_COLUMNS]
     name = "<script>\x1b[2J" + "x" * 200
     long = [row(CareerState(name, view(name, leader="y" * 50), drain(10**9)))]
-    names, ((career, *_, lag),) = fitting(CAREER_COLUMNS, long, 58)
+    names, ((career, *_, lag),) = top_rows.fitting(top_rows.CAREER_COLUMNS, long, 58)
     assert names == ["Career", "Condition", "Leader", "Term", "Lag"]
     assert (career, lag) == ("<script>\\x1…", "1000000000")
 
 
 def test_a_summary_says_that_a_reading_failed_and_events_are_told_the_newest_first() -> None:
-    assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in summary(SNAPSHOT, 1)
-    failed = summary(PageSnapshot(2, NOW_MS, CAREERS, problem="away"), 4)
+    assert "4 careers, 2 in trouble, 1 to look at, 1 shown" in top_rows.summary(SNAPSHOT, 1)
+    failed = top_rows.summary(PageSnapshot(2, NOW_MS, CAREERS, problem="away"), 4)
     assert "not read since: away" in failed
-    assert [one[9:] for one in last_events(SNAPSHOT, 2)] == [
+    assert [one[9:] for one in top_rows.last_events(SNAPSHOT, 2)] == [
         "idle: anna@desk asked for pause: bank closed",
         "lost: term 5 ended, failed: no disk",
     ]
@@ -128,14 +118,14 @@ def test_without_an_input_it_says_that_it_needs_a_terminal(
 
 
 def test_one_career_is_shown_in_full() -> None:
-    text = "\n".join(career_lines(CAREERS[0], NOW_MS))
+    text = "\n".join(top_rows.career_lines(CAREERS[0], NOW_MS))
     for said in (
         "Leader: host-c on host-c.example",
         "  turn 2, candidate host-b, role next, host host-b.example, process 17",
         *("Records in hand: 500", "term 5, leader host-c", "end leads now"),
     ):
         assert said in text
-    paused = "\n".join(career_lines(CAREERS[2], NOW_MS))
+    paused = "\n".join(top_rows.career_lines(CAREERS[2], NOW_MS))
     assert "who anna@desk, asked for pause, because bank closed" in paused
 
 

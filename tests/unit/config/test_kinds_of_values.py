@@ -5,23 +5,9 @@ from pathlib import Path
 import pytest
 
 from leaderq.config import kinds
-from leaderq.config.kinds import (
-    FILE,
-    LISTENING,
-    NAME,
-    SECRET,
-    SWITCH,
-    TEXT,
-    ZNODE_PATH,
-    InvalidValue,
-    addresses,
-    choice,
-    count,
-    number,
-    seconds,
-)
+from leaderq.config.kinds import FILE, LISTENING, NAME, SWITCH, TEXT, ZNODE_PATH, count, seconds
 
-SERVERS, ENSEMBLE = addresses(9092), addresses(2181, chroot=True)
+SERVERS, ENSEMBLE = kinds.addresses(9092), kinds.addresses(2181, chroot=True)
 LONGEST = "x" * kinds._LONGEST_NAME
 
 
@@ -30,10 +16,10 @@ LONGEST = "x" * kinds._LONGEST_NAME
     [
         (seconds(0, 10), 0, 0.0),
         (seconds(0, 10), 10, 10.0),
-        (number(0.5, 2), 2.0, 2.0),
+        (kinds.number(0.5, 2), 2.0, 2.0),
         (count(1, 5), 5, 5),
-        (choice("PLAIN", "Ssl"), "plain", "PLAIN"),
-        (choice("PLAIN", "Ssl"), "SSL", "Ssl"),
+        (kinds.choice("PLAIN", "Ssl"), "plain", "PLAIN"),
+        (kinds.choice("PLAIN", "Ssl"), "SSL", "Ssl"),
         (SERVERS, " a:1 , b:65535 ", "a:1,b:65535"),
         (SERVERS, "[::1]", "[::1]:9092"),
         (SERVERS, "[::1]:5", "[::1]:5"),
@@ -49,7 +35,7 @@ LONGEST = "x" * kinds._LONGEST_NAME
         (NAME, "...", "..."),
         (ZNODE_PATH, "/a", "/a"),
         (ZNODE_PATH, "/a/zookeeper", "/a/zookeeper"),
-        (SECRET, " x\n", " x\n"),
+        (kinds.SECRET, " x\n", " x\n"),
         (FILE, "a/b", Path("a/b")),
         (FILE, Path("a"), Path("a")),
         (SWITCH, True, True),
@@ -72,14 +58,14 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (seconds(0, 10), float("inf"), "is not a finite number"),
         (seconds(0, 10), -float("inf"), "is not a finite number"),
         (seconds(0, 10), 10**400, "is out of range"),
-        (number(0, 1), 2, "is out of range; choose from 0 to 1$"),
-        (number(0, 1), "x", "is not a number; write a plain number"),
+        (kinds.number(0, 1), 2, "is out of range; choose from 0 to 1$"),
+        (kinds.number(0, 1), "x", "is not a number; write a plain number"),
         (count(1, 5), 0, "is out of range; choose from 1 to 5$"),
         (count(1, 10_000_000), 0, "choose from 1 to 10000000$"),
         (count(0, 5), True, "is not a whole number"),
         (count(1, 5), 2.0, "is not a whole number"),
-        (choice("a", "b"), "c", "is not a choice; write one of a, b"),
-        (choice("a"), 5, "is not text"),
+        (kinds.choice("a", "b"), "c", "is not a choice; write one of a, b"),
+        (kinds.choice("a"), 5, "is not text"),
         (SERVERS, "", "has an empty address"),
         (SERVERS, "a,,b", "has an empty address"),
         (SERVERS, "http://a", "is a URL"),
@@ -122,27 +108,27 @@ def test_a_value_is_taken_and_written_in_one_way(kind, given, taken):
         (ZNODE_PATH, "/..", "is not a znode path"),
         (ZNODE_PATH, "/a\n", "is not a znode path"),
         (ZNODE_PATH, "/zookeeper/x", "keeps for itself"),
-        (SECRET, "", "is empty"),
-        (SECRET, "x\udcff", "is not UTF-8 text; write it in UTF-8"),
+        (kinds.SECRET, "", "is empty"),
+        (kinds.SECRET, "x\udcff", "is not UTF-8 text; write it in UTF-8"),
         (FILE, "", "is empty"),
         (FILE, "a\0b", "is not a file name"),
         (SWITCH, "true", "neither on nor off"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_a_remedy(kind, given, why):
-    with pytest.raises(InvalidValue, match=why) as refused:
+    with pytest.raises(kinds.InvalidValue, match=why) as refused:
         kind.check(given)
     assert str(refused.value) == f"{refused.value.why}; {refused.value.remedy}"
 
 
 def test_the_home_of_a_user_who_is_not_known_is_refused():
-    with pytest.raises(InvalidValue, match="a home that is not known; write the whole path"):
+    with pytest.raises(kinds.InvalidValue, match="a home that is not known; write the whole path"):
         kinds.expanded("~nobody-of-that-name/x")
 
 
 def test_a_text_becomes_a_value_or_stays_to_be_refused():
     assert (seconds(0, 9).from_text("2.5"), seconds(0, 9).from_text("x")) == (2.5, "x")
-    assert (number(0, 9).from_text("2.5"), number(0, 9).from_text("x")) == (2.5, "x")
+    assert (kinds.number(0, 9).from_text("2.5"), kinds.number(0, 9).from_text("x")) == (2.5, "x")
     assert (count(0, 9).from_text("2"), count(0, 9).from_text("2.5")) == (2, "2.5")
     assert TEXT.from_text("a") == "a"
 
@@ -150,20 +136,20 @@ def test_a_text_becomes_a_value_or_stays_to_be_refused():
 def test_words_for_on_and_off_and_no_others():
     assert [SWITCH.from_text(word) for word in ("1", "true", "YES", " on ")] == [True] * 4
     assert [SWITCH.from_text(word) for word in ("0", "False", "no", "off")] == [False] * 4
-    with pytest.raises(InvalidValue, match="write one of 1, true"):
+    with pytest.raises(kinds.InvalidValue, match="write one of 1, true"):
         SWITCH.from_text("2")
 
 
 def test_a_kind_is_shown_by_what_it_takes():
-    kinds = (seconds(1, 2), number(1, 2), count(1, 2), choice("a", "b"), SERVERS)
+    every = (seconds(1, 2), kinds.number(1, 2), count(1, 2), kinds.choice("a", "b"), SERVERS)
     shown = ["SECONDS", "NUMBER", "N", "a|b", "HOST:PORT[,...]"]
-    assert [kind.metavar for kind in kinds] == shown
+    assert [kind.metavar for kind in every] == shown
 
 
 def test_servers_may_be_listed():
     assert SERVERS.check(["a", "b:1"]) == "a:9092,b:1"
     assert ENSEMBLE.check(["a", "b:1/p"]) == "a:2181,b:1/p"
-    with pytest.raises(InvalidValue, match="is not text"):
+    with pytest.raises(kinds.InvalidValue, match="is not text"):
         SERVERS.check(["a", 3])
 
 
@@ -179,7 +165,7 @@ def test_the_greatest_lengths_are_as_documented():
         (seconds(0, 10), {"type": "number", "minimum": 0, "maximum": 10}),
         (count(1, 5), {"type": "integer", "minimum": 1, "maximum": 5}),
         (
-            choice("any", "a-1"),
+            kinds.choice("any", "a-1"),
             {
                 "anyOf": [
                     {"enum": ["any", "a-1"]},

@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
+from leaderq.schedules import record as records
 from leaderq.schedules.definition import CatchUp, Definition, OnCrash, Overlap, When
 from leaderq.schedules.plan import Step, ended, first_record, plan
-from leaderq.schedules.record import (
-    KEPT,
-    PassedOver,
-    ScheduleRecord,
-    ScheduleWishes,
-    TickGap,
-    TickOutcome,
-    TickRun,
-)
+from leaderq.schedules.record import KEPT, PassedOver, ScheduleWishes, TickGap, TickOutcome, TickRun
 
 MINUTE = 60_000
 WHEN = When(None, "UTC", MINUTE)
@@ -41,12 +34,12 @@ def after(
     **options: Any,
 ) -> Step:
     """What follows ``minutes`` after the epoch, if ticks up to minute ``last`` are known."""
-    record = ScheduleRecord(at(last), when, when.after(at(last)), running, history=history)
+    record = records.ScheduleRecord(at(last), when, when.after(at(last)), running, history=history)
     return then(record, minutes, wishes, **options)
 
 
 def then(
-    record: ScheduleRecord,
+    record: records.ScheduleRecord,
     minutes: float,
     wishes: ScheduleWishes = ScheduleWishes(),  # noqa: B008
     **options: Any,

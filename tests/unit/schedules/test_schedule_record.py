@@ -7,29 +7,20 @@ from typing import Any
 import pytest
 
 from leaderq.errors import CorruptRecord
+from leaderq.schedules import record as records
 from leaderq.schedules.definition import When
-from leaderq.schedules.record import (
-    KEPT,
-    PassedOver,
-    ScheduleRecord,
-    ScheduleWishes,
-    TickGap,
-    TickOutcome,
-    TickRun,
-    decode,
-    decode_wishes,
-    encode,
-    encode_wishes,
-)
+from leaderq.schedules.record import PassedOver, ScheduleWishes, TickGap, TickRun, decode, encode
 
-RUN = TickRun(5, 6, 7, "a", 2, 3, 8, TickOutcome.FAILED, "OSError", "key")
+RUN = TickRun(5, 6, 7, "a", 2, 3, 8, records.TickOutcome.FAILED, "OSError", "key")
 GAP = TickGap(1, 4, 2, PassedOver.TOO_OLD)
-EMPTY = ScheduleRecord(9, When(every_ms=1))
-FULL = ScheduleRecord(9, When(cron="5 * * * *"), 10, RUN, 11, 12, (RUN, GAP), {"later": [1]})
+EMPTY = records.ScheduleRecord(9, When(every_ms=1))
+FULL = records.ScheduleRecord(
+    9, When(cron="5 * * * *"), 10, RUN, 11, 12, (RUN, GAP), {"later": [1]}
+)
 
 
 @pytest.mark.parametrize("record", [EMPTY, FULL, replace(FULL, running=TickRun(5, 6, 7, "a"))])
-def test_a_record_comes_back_as_it_was(record: ScheduleRecord) -> None:
+def test_a_record_comes_back_as_it_was(record: records.ScheduleRecord) -> None:
     back = decode(encode(record), path="/s")
     assert back == record
     assert hash(back) == hash(replace(back, other={}))
@@ -63,9 +54,9 @@ def test_a_record_is_brief_and_a_missing_part_of_it_is_as_in_a_new_one() -> None
     for at in (0, 10**14 - 1):
         assert decode_run(at=at) == TickRun(at, 6, 7, "a")
     assert ScheduleWishes() == ScheduleWishes(False, 0, 0)
-    many = [TickRun(number, 6, 7, "a") for number in range(KEPT + 1)]
+    many = [TickRun(number, 6, 7, "a") for number in range(records.KEPT + 1)]
     assert decode(encode(replace(EMPTY, history=tuple(many))), path="/s").history == (*many[1:],)
-    assert KEPT == 100
+    assert records.KEPT == 100
 
 
 def test_each_reason_is_a_sentence_of_its_own() -> None:
@@ -112,8 +103,8 @@ def test_what_cannot_be_a_record_is_told_with_its_place(part: dict[str, Any]) ->
 
 def test_wishes_come_back_and_spoilt_ones_are_told() -> None:
     wishes = {"a": ScheduleWishes(True, 2, 3), "b": ScheduleWishes()}
-    assert decode_wishes(encode_wishes(wishes), path="/w") == wishes
-    assert decode_wishes(b"", path="/w") == {}
+    assert records.decode_wishes(records.encode_wishes(wishes), path="/w") == wishes
+    assert records.decode_wishes(b"", path="/w") == {}
     for value in ({"paused": 1}, {"paused": None}, {"run": "1"}):
         with pytest.raises(CorruptRecord, match="wishes for schedules are lost"):
-            decode_wishes(json.dumps({"a": value}).encode(), path="/w")
+            records.decode_wishes(json.dumps({"a": value}).encode(), path="/w")
