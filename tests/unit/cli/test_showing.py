@@ -47,22 +47,16 @@ def terminal(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
 
     def of(columns):
+        size = os.terminal_size((columns, 24))
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        monkeypatch.setattr(
-            shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((columns, 24))
-        )
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: size)
 
     return of
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (59.9, "59 s"),
-        (7500, "2 h 5 m"),
-        (90000, "1 d 1 h"),
-        (-50.0, "0 s"),  # since an instant in the future of a crooked clock
-    ],
+    ("seconds", "text"),  # the last: since an instant in the future of a crooked clock
+    [(59.9, "59 s"), (7500, "2 h 5 m"), (90000, "1 d 1 h"), (-50.0, "0 s")],
 )
 def test_a_duration_is_told_in_its_two_largest_units(seconds, text):
     assert duration(seconds) == text
@@ -183,9 +177,7 @@ def test_a_moment_at_the_end_of_the_calendar_is_told_in_every_time_zone(monkeypa
 
 
 def test_a_filter_that_looks_like_a_pattern_is_also_a_part_of_a_name():
-    assert [is_like(one, "jobs [eu] 1?") for one in ("[EU]", "1?", "jobs [eu] 1?", "*u]*")] == [
-        True
-    ] * 4
+    assert all(is_like(one, "jobs [eu] 1?") for one in ("[EU]", "1?", "jobs [eu] 1?", "*u]*"))
     assert not is_like("[xyz]", "jobs")
 
 

@@ -48,10 +48,8 @@ def test_the_last_layer_that_says_something_wins(tmp_path, toml, variable, flag,
 def test_the_table_of_a_career_wins_over_the_top_of_the_file_for_that_career_only(tmp_path):
     toml = "settle_s = 1\n[careers.ad-billing]\nsettle_s = 2\n"
     found = loaded(tmp_path, toml, career="ad-billing")
-    assert (found.settings.settle_s, found.source("settle_s")) == (
-        2.0,
-        f"{tmp_path}/leaderq.toml in [careers.ad-billing]",
-    )
+    assert found.settings.settle_s == 2.0
+    assert found.source("settle_s") == f"{tmp_path}/leaderq.toml in [careers.ad-billing]"
     assert loaded(tmp_path, toml, career="other").settings.settle_s == 1.0
     variable, flag = {"LEADERQ_CAREER": "ad-billing"}, {"career": "ad-billing"}
     assert loaded(tmp_path, toml, variable, career="other").settings.settle_s == 2.0
@@ -147,11 +145,8 @@ def test_a_careers_own_values_reach_it_and_are_not_looked_at(tmp_path):
 
 
 SECRETS = [row for row in TABLE if row.secret]
-SASL = {
-    "LEADERQ_KAFKA_PROTOCOL": "SASL_SSL",
-    "LEADERQ_KAFKA_MECHANISM": "PLAIN",
-    "LEADERQ_KAFKA_USER": "u",
-}
+SASL = {"LEADERQ_KAFKA_PROTOCOL": "SASL_SSL", "LEADERQ_KAFKA_MECHANISM": "PLAIN"}
+SASL |= {"LEADERQ_KAFKA_USER": "u"}
 
 
 def test_a_secret_is_masked_where_it_is_shown_and_absent_from_the_repr(tmp_path):
@@ -234,9 +229,8 @@ def test_a_file_that_is_chosen_or_there_is_never_ignored(tmp_path):
 def test_certificates_that_cannot_be_read_are_named_with_their_place(tmp_path):
     environ = {"LEADERQ_ZOOKEEPER_TLS": "1", "LEADERQ_ZOOKEEPER_CA": "no.pem"}
     (said,) = problems(tmp_path, environ=environ)
-    assert said.startswith(
-        f"LEADERQ_ZOOKEEPER_CA: '{tmp_path}/no.pem' cannot be read: No such file"
-    )
+    path = f"{tmp_path}/no.pem"
+    assert said.startswith(f"LEADERQ_ZOOKEEPER_CA: '{path}' cannot be read: No such file")
 
 
 def test_the_mark_that_some_editors_write_is_part_of_neither_a_file_nor_a_secret(tmp_path):

@@ -28,10 +28,8 @@ def test_only_expected_host_names_are_answered() -> None:
         ("https://localhost:8090", None, True),  # a proxy in front speaks TLS
         (None, None, True),
         (None, "none", True),
-        ("http://localhost:8091", None, False),
-        ("http://evil.example", None, False),
+        *((f"http://{other}", None, False) for other in ("localhost:8091", "evil.example", "[")),
         ("null", None, False),
-        ("http://[", None, False),
         ("http://localhost:8090", "cross-site", False),
         (None, "same-site", False),
     ],

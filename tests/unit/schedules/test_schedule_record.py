@@ -33,22 +33,14 @@ def test_a_record_comes_back_as_it_was(record: records.ScheduleRecord) -> None:
 
 
 def decode_run(**more: Any) -> TickRun | None:
-    running = {"at": 5, "began": 6, "term": 7, "candidate": "a", **more}
-    written = {"last": 9, "when": {"every_ms": 1}, "running": running}
+    written = {"last": 9, "when": {"every_ms": 1}, "running": RAN | more}
     return decode(json.dumps(written).encode(), path="/s").running
 
 
 def test_a_record_is_brief_and_a_missing_part_of_it_is_as_in_a_new_one() -> None:
     written = json.loads(encode(replace(EMPTY, history=(TickRun(5, 6, 7, "a"),))))
-    assert written == {
-        "last": 9,
-        "when": {"every_ms": 1},
-        "next": None,
-        "running": None,
-        "ran": 0,
-        "restarts": 0,
-        "history": [{"at": 5, "began": 6, "term": 7, "candidate": "a"}],
-    }
+    absent = {"next": None, "running": None, "ran": 0, "restarts": 0}
+    assert written == {"last": 9, "when": {"every_ms": 1}, **absent, "history": [RAN]}
     assert decode(b'{"last": 9, "when": {"every_ms": 1}}', path="/s") == EMPTY
     assert decode_run(ended=None, key=None) == TickRun(5, 6, 7, "a", 1, 0)
     for at in (0, 10**14 - 1):
@@ -63,30 +55,25 @@ def test_each_reason_is_a_sentence_of_its_own() -> None:
     assert len({one.sentence for one in PassedOver}) == len(PassedOver)
 
 
+RAN: dict[str, Any] = {"at": 5, "began": 6, "term": 7, "candidate": "a"}
 SPOILT: list[dict[str, Any]] = [
-    {"last": "x"},
-    {"last": float("inf")},
-    {"last": -1},
-    {"next": []},
-    {"next": 10**14},
+    *({"last": last} for last in ("x", float("inf"), -1)),
+    *({"next": at} for at in ([], 10**14)),
     {"ran": -1},
     {"restarts": 10**14},
     {"when": None},
-    {"when": {"every_ms": 0}},
-    {"when": {"every_ms": -1}},
-    {"when": {"every_ms": "1"}},
-    {"when": {"cron": 5}},
+    *({"when": {"every_ms": every_ms}} for every_ms in (0, -1, "1")),
     {"running": {"at": 5}},
-    {"running": {"at": 5, "began": 6, "term": 7, "candidate": 8}},
-    {"running": {"at": 5, "began": 6, "term": 7, "candidate": "a", "outcome": "over"}},
-    {"running": {"at": 5, "began": 6, "term": 7, "candidate": "a", "ended": "8"}},
+    {"running": RAN | {"candidate": 8}},
+    {"running": RAN | {"outcome": "over"}},
+    {"running": RAN | {"ended": "8"}},
     {"history": [{"first": 1, "last": 4, "count": 2}]},
     {"history": [{"first": 1, "last": 4, "count": 2, "why": "tired"}]},
     {"history": 5},
     {"last": 10**18, "when": {"cron": "5 * * * *"}},
-    *({"when": {"cron": cron}} for cron in ("", "5", "61 * * * *")),
+    *({"when": {"cron": cron}} for cron in (5, "", "5", "61 * * * *")),
     {"when": {"cron": "5 * * * *", "tz": "Mars/Base"}},
-    *({"running": {"at": at, "began": 6, "term": 7, "candidate": "a"}} for at in (-1, 10**14)),
+    *({"running": RAN | {"at": at}} for at in (-1, 10**14)),
     {"history": [{"first": 1, "last": 10**18, "count": 2, "why": "late"}]},
 ]
 
