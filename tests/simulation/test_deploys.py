@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -34,9 +35,8 @@ class Fleet:
         self.workers: dict[str, SimulatedWorker] = {}
         for name in names:
             self.versions[name] = version
-            self.workers[name] = s.cluster.worker(
-                name, lambda name=name: self._made(name), career="c", prefer=prefer
-            )
+            made = partial(self._made, name)
+            self.workers[name] = s.cluster.worker(name, made, career="c", prefer=prefer)
             self.start(name)
         s.until(lambda: seen(s, "unit"))
 
@@ -244,9 +244,7 @@ def test_a_planned_change_has_three_requests_on_its_path_also_with_newest(s):
     fleet = Fleet(s, "abc")
     s.run(10.0)
     asked: list[Any] = []
-    s.rules.append(
-        ("host-b", lambda request: asked.append(request) if is_asking(request) else None)
-    )
+    s.rules.append(("host-b", lambda one: asked.append(one) if is_asking(one) else None))
     fleet.workers["a"].terminate()
     s.until(lambda: fleet.leader == "b")
     packed = [each for each in asked if each.type in (14, 22)]  # multi, multiRead

@@ -153,11 +153,8 @@ def test_d8_a_consumer_that_dies_at_any_request_as_it_pops_does_not_block_the_he
     return struck
 
 
-PREPARED: dict[str, Callable[[Any], object]] = {
-    "remove at rest": lambda one: one.postpone(600.0),
-    "replace": lambda one: one.postpone(600.0),
-    "redrive": lambda one: one.kill(),
-}
+AT_REST = dict.fromkeys(("remove at rest", "replace"), lambda one: one.postpone(600.0))
+PREPARED: dict[str, Callable[[Any], object]] = {**AT_REST, "redrive": lambda one: one.kill()}
 ACTS: dict[str, Callable[[DynoQueue, Any], object]] = {
     "push": lambda queue, _: queue.push([*numbered(0, 2), Message(payload=b"y")]),
     "replace": lambda queue, _: queue.push_unique(Message(id="x"), OnConflict.REPLACE),
@@ -204,10 +201,8 @@ def test_d10_one_id_is_in_one_shard_only(s):
 @scene()
 def test_d11_of_many_that_ensure_one_id_at_once_one_pushes(s):
     every = sides(s, "abcd")
-    asked = [
-        one.who.begin(lambda one=one: one.queue.ensure(Message(id="x", payload=b"x")))
-        for one in every
-    ]
+    x = Message(id="x", payload=b"x")
+    asked = [one.who.begin(lambda one=one: one.queue.ensure(x)) for one in every]
     assert sorted(one.result() for one in asked) == [False, False, False, True]
     assert every[0].size() == 1
 
@@ -287,9 +282,8 @@ def test_d17_a_lease_lasts_a_minute_unless_told_otherwise(s):
 @scene(5)
 def test_d18_peek_survives_a_head_that_is_gone_or_spoilt(s):
     (a,) = sides(s, "a")
-    names = [
-        id.rpartition("/")[2] for id in a.push([Message(payload=b"%d" % one) for one in range(3)])
-    ]
+    places = a.push([Message(payload=b"%d" % one) for one in range(3)])
+    names = [one.rpartition("/")[2] for one in places]
     assert len(a.peek(3)) == 3
     s.ask(lambda beside: beside.set(f"{D}/shards/0/messages/{names[0]}", b"spoilt"))
     s.ask(lambda beside: beside.delete(f"{D}/shards/0/messages/{names[1]}"))

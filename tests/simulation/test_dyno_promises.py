@@ -454,13 +454,9 @@ def test_whatever_is_done_when_a_lease_was_extended_the_others_are_kept(s):
     s.run(6.0)
     assert third in told
     (mine,), others = b.pop(1, 5.0), a.pop(1, 0.0)
-    for wrong in (
-        lambda: b.keep([second]),
-        lambda: b.ack([mine, second]),
-        lambda: b.let_go([third]),
-    ):
+    for wrong, given in ((b.keep, [second]), (b.ack, [mine, second]), (b.let_go, [third])):
         with pytest.raises(errors.ConfigurationError, match="the queue that popped it only"):
-            wrong()
+            wrong(given)
     assert others == []
 
 
@@ -500,9 +496,8 @@ def test_a_queue_closes_in_time_whatever_the_servers_do(s):
         pushing = side.who.begin(lambda side=side: side.queue.push(Message()))
         s.run(1.0)
         since_s = s.now_s
-        is_clean = side.who.begin(lambda side=side: side.queue.close(timedelta(seconds=3))).result(
-            30.0
-        )
+        closing = side.who.begin(lambda side=side: side.queue.close(timedelta(seconds=3)))
+        is_clean = closing.result(30.0)
         assert s.now_s - since_s < 4.0
         assert is_clean == (side is b), "a has a push under way, b could not begin one"
         for job in (waiting, pushing):

@@ -78,10 +78,8 @@ def test_who_gives_no_lease_takes_that_of_the_queue_which_may_change(s):
 
 @scene(5)
 def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s):
-    parts = [
-        f"{shard}/{part}" for shard in "ab" for part in ("messages", "claims", "rests", "dead")
-    ]
-    s.ask(lambda beside: [beside.ensure_path(f"{D}/shards/{part}") for part in parts])
+    for part in ("messages", "claims", "rests", "dead"):
+        s.ask(lambda one, part=part: [one.ensure_path(f"{D}/shards/{x}/{part}") for x in "ab"])
     frame = b"DQ1\n\x00\x00\x00\x02{}old"
     path = f"{D}/shards/b/messages/{name_prefix(0, 0)}"
     s.ask(lambda beside: beside.create(path, frame, sequential=True))

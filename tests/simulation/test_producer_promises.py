@@ -77,9 +77,8 @@ def test_a_buffered_producer_is_killed_and_what_it_had_accepted_is_sent_in_order
 
     def produce() -> None:
         journal = Journal(place / "a", sync=persistence, disk=TestedDisk())
-        made = BufferedProducer(
-            sink, journal=journal, retry=RETRY, persistence=persistence, max_items=20
-        )
+        given = {"journal": journal, "retry": RETRY, "persistence": persistence, "max_items": 20}
+        made = BufferedProducer(sink, **given)
         for number in range(10_000):
             made.send((number,))
             accepted.append(number)

@@ -123,11 +123,8 @@ def test_the_end_of_the_session_by_its_owner_ends_a_take_and_a_put_that_waits_fo
     queue = opened(a, max_items=1)
     assert a.do(lambda: queue.put("x"))
     assert a.do(lambda: queue.take(10.0)).value == "x"
-    waiting = [
-        a.begin(lambda: queue.put("y")),
-        a.begin(queue.take),
-        a.begin(queue.__iter__().__next__),
-    ]
+    waits = (lambda: queue.put("y"), queue.take, queue.__iter__().__next__)
+    waiting = [a.begin(one) for one in waits]
     s.run(2.0)
     a.do(a.session.close)
     for one in waiting:

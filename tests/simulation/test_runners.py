@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 from typing import Any
 from unittest import mock
 
@@ -52,11 +52,8 @@ class Ending(Counting):
     def __init__(self) -> None:
         super().__init__()
         self.returned = 0
-        self._ends: list[Callable[[Term], object]] = [
-            lambda term: term.resign(stand_again_after_s=0.0),
-            lambda term: term.resign(),
-            lambda term: term.finish(),
-        ]
+        again_at_once = methodcaller("resign", stand_again_after_s=0.0)
+        self._ends = [again_at_once, methodcaller("resign"), methodcaller("finish")]
 
     def execute(self, term: Term) -> None:
         self._ends.pop(0)(term)
@@ -179,13 +176,8 @@ def test_tasks_lead_one_after_the_other_and_one_that_is_cancelled_as_it_wins_rel
     s.until(lambda: s.line() == {})
 
 
-REQUESTS = {
-    "enlisting": "create",
-    "surveying": "multi_read",
-    "claiming": "multi",
-    "leaving": "children",
-    "releasing the term": "multi",
-}
+REQUESTS = {"enlisting": "create", "surveying": "multi_read", "leaving": "children"}
+REQUESTS |= dict.fromkeys(("claiming", "releasing the term"), "multi")
 
 
 @pytest.mark.parametrize("doing", REQUESTS)
