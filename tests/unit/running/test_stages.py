@@ -310,12 +310,7 @@ def test_what_cannot_be_run_is_told_with_the_exit_code_of_a_shell(tmp_path, monk
 
 @pytest.mark.parametrize(
     ("reason", "kill_s"),
-    [
-        (None, 50.0),
-        (Reason.STEP_DOWN, 50.0),
-        (Reason.LEASE, 50.0),
-        (Reason.FENCED, 0.0),
-    ],
+    [(None, 50.0), (Reason.STEP_DOWN, 50.0), (Reason.LEASE, 50.0), (Reason.FENCED, 0.0)],
 )
 def test_whoever_may_have_a_successor_already_kills_its_command_at_once(reason, kill_s):
     command: Any = SimpleNamespace(session=SimpleNamespace(shares=Shares(6.0)))

@@ -9,13 +9,7 @@ import pytest
 from leaderq.career import LeaderCareer
 from leaderq.events import Stage
 from leaderq.running import supervision
-from leaderq.running.supervision import (
-    Allowance,
-    Budgets,
-    CoolOff,
-    after_term,
-    watch_health,
-)
+from leaderq.running.supervision import Allowance, Budgets, CoolOff, after_term, watch_health
 from leaderq.term import Reason
 from leaderq.threads import Retry
 
