@@ -20,15 +20,7 @@ import pytest
 from test_health import FOLLOWER, LEADER, TERM
 from test_metrics import Scraped
 
-from leaderq.events import (
-    BudgetMissed,
-    CareerError,
-    DrainProgress,
-    DrainStalled,
-    RecordSkipped,
-    SessionChanged,
-    TermBegan,
-)
+from leaderq import events
 from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures
 from leaderq.observability.alerts import ALERTS, rule_file, selected
@@ -88,7 +80,7 @@ class Scrapes:
         self.running = by or {"b": self.running["b"]}
         ((name, process),) = self.running.items()
         process.state = LEADER
-        happens(TermBegan, 8, True, to=name)(self)
+        happens("TermBegan", 8, True, to=name)(self)
 
     def pass_time(self, minutes: float) -> None:
         """Scrape for so long; nothing changes meanwhile."""
@@ -140,11 +132,11 @@ def producer_tells(**figures: float) -> Callable[[Scrapes], object]:
     return lambda world: world.producer.update(figures)
 
 
-def happens(kind: type, *values: Any, to: str = "a") -> Callable[[Scrapes], object]:
-    return lambda world: world.running[to].events.publish(kind("c", "a", *values))
+def happens(kind: str, *values: Any, to: str = "a") -> Callable[[Scrapes], object]:
+    return lambda world: world.running[to].events.publish(getattr(events, kind)("c", "a", *values))
 
 
-LAGS = happens(DrainProgress, 7, 9, None, None, {"clicks-0": 5})
+LAGS = happens("DrainProgress", 7, 9, None, None, {"clicks-0": 5})
 FAILURE = (7, "execution", ValueError())
 POISON = ("clicks-0", 4, ValueError(), 1)
 WAITING = {"ready": 3, "oldest_due_s": 700.0}
@@ -158,12 +150,14 @@ FAULTS = {
     "a fresh process succeeds a killed one": Fault(
         "LeaderDied", 2, lambda world: world.take_over(fresh=Process(LEADER))
     ),
-    "the career fails each time": Fault("CareerFails", 4, each=happens(CareerError, *FAILURE)),
-    "a stage takes too long": Fault("BudgetMissed", 1, happens(BudgetMissed, 7, "hand-over", 1.0)),
+    "the career fails each time": Fault("CareerFails", 4, each=happens("CareerError", *FAILURE)),
+    "a stage takes too long": Fault(
+        "BudgetMissed", 1, happens("BudgetMissed", 7, "hand-over", 1.0)
+    ),
     "a lease is hardly renewed": Fault("LeaseRunsLow", 3, lambda world: world.is_now(RUNNING_LOW)),
-    "a follower is cut off": Fault("SessionLost", 1, happens(SessionChanged, "lost", to="b")),
-    "a consumer stalls": Fault("ConsumerStalls", 1, happens(DrainStalled, "clicks-0", 1, 2, 1)),
-    "a record is passed over": Fault("RecordsSetAside", 1, happens(RecordSkipped, *POISON)),
+    "a follower is cut off": Fault("SessionLost", 1, happens("SessionChanged", "lost", to="b")),
+    "a consumer stalls": Fault("ConsumerStalls", 1, happens("DrainStalled", "clicks-0", 1, 2, 1)),
+    "a record is passed over": Fault("RecordsSetAside", 1, happens("RecordSkipped", *POISON)),
     "a drain is behind": Fault("DrainStandsStill", 21, LAGS),
     "a drain is behind and commits": Fault("", 21, LAGS, commits),
     "a drain is held up": Fault("HeldUp", 7, each=is_held_up),

@@ -7,19 +7,11 @@ import pytest
 
 from leaderq.errors import Reason
 from leaderq.events import CareerError, CoolingOff, EventBus, Stage, TermEnded
-from leaderq.observability.health import (
-    DEAD_AFTER_S,
-    Health,
-    RunnerState,
-    TermState,
-    why_dead,
-    why_no_leader,
-    why_unready,
-)
+from leaderq.observability import health
 from leaderq.observability.http import HttpReply, health_routes
 
-TERM = TermState(number=7, stage=Stage.EXECUTION, lease_s=5.0, paused=False, ending=False)
-FOLLOWER = RunnerState(
+TERM = health.TermState(number=7, stage=Stage.EXECUTION, lease_s=5.0, paused=False, ending=False)
+FOLLOWER = health.RunnerState(
     career="c",
     candidate="a",
     session="connected",
@@ -44,9 +36,9 @@ LEADER = replace(FOLLOWER, role="leading", term=TERM)
         (replace(LEADER, stopping=True), "live leads"),
         # a process is dead only if it would never lead again
         (replace(FOLLOWER, ended=True), ""),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S - 1), "live ready"),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1), "ready"),
-        (replace(FOLLOWER, silent_s=DEAD_AFTER_S + 1, timeout_s=40.0), "live ready"),
+        (replace(FOLLOWER, silent_s=health.DEAD_AFTER_S - 1), "live ready"),
+        (replace(FOLLOWER, silent_s=health.DEAD_AFTER_S + 1), "ready"),
+        (replace(FOLLOWER, silent_s=health.DEAD_AFTER_S + 1, timeout_s=40.0), "live ready"),
         # the leader is who works in a term that may be trusted
         (replace(LEADER, role="suspect", session="suspended"), "live leads"),  # on its lease
         (replace(LEADER, role="ousted", term=replace(TERM, lease_s=0.0)), "live"),
@@ -57,20 +49,20 @@ LEADER = replace(FOLLOWER, role="leading", term=TERM)
     ],
 )
 def test_who_is_alive_who_can_lead_and_who_leads(state, expected):
-    questions = {"live": why_dead, "ready": why_unready, "leads": why_no_leader}
-    assert " ".join(word for word, why in questions.items() if why(state) is None) == expected
+    asked = {"live": health.why_dead, "ready": health.why_unready, "leads": health.why_no_leader}
+    assert " ".join(word for word, why in asked.items() if why(state) is None) == expected
 
 
 def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
     events = EventBus()
     state = FOLLOWER
-    health = Health(events, lambda: state)
-    assert health.status()["last_term"] is None
+    asked = health.Health(events, lambda: state)
+    assert asked.status()["last_term"] is None
     events.publish(CareerError("c", "a", 6, "execution", ValueError("secret")))
     events.publish(TermEnded("c", "a", 6, Reason.FAILED, True))
     events.publish(CoolingOff("c", "a", 60.0, 2, "the career failed"))
     state = replace(FOLLOWER, role="idle")
-    status = health.status()
+    status = asked.status()
     last = status["last_term"]
     assert (last["number"], last["reason"], last["error"]) == (6, "failed", "ValueError")
     assert 0 < status["cool_off"].pop("left_s") <= 60.0
@@ -82,7 +74,7 @@ def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
 
 def test_several_careers_answer_together_and_by_name():
     states = [LEADER, replace(FOLLOWER, career="b c")]
-    healths = [Health(EventBus(), lambda at=at: states[at]) for at in range(2)]
+    healths = [health.Health(EventBus(), lambda at=at: states[at]) for at in range(2)]
     routes = health_routes(*healths)
 
     def said(path: str) -> tuple[int, str]:
@@ -100,7 +92,7 @@ def test_several_careers_answer_together_and_by_name():
     told = json.loads(said("/status")[1])
     assert (told["live"], told["ready"], told["leader"]) == (True, False, False)
     assert told["careers"]["c"] == json.loads(said("/status/c")[1])
-    states[0] = replace(LEADER, silent_s=DEAD_AFTER_S * 2)
+    states[0] = replace(LEADER, silent_s=health.DEAD_AFTER_S * 2)
     assert said("/livez")[0] == 503
     states[0] = replace(LEADER, ended=True)
     assert said("/livez")[0] == 503

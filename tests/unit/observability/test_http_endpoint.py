@@ -9,52 +9,45 @@ from functools import partial
 import pytest
 
 from leaderq.errors import ConfigurationError
-from leaderq.observability import http as endpoint_module
-from leaderq.observability.http import (
-    MOST_BYTES,
-    MOST_CONNECTIONS,
-    HttpEndpoint,
-    HttpReply,
-    InBackground,
-)
+from leaderq.observability import http
 from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
 BIG = b"x" * 3_000_000
 
 
-def broken() -> HttpReply:
+def broken() -> http.HttpReply:
     raise RuntimeError("boom")
 
 
-def leaving() -> HttpReply:
+def leaving() -> http.HttpReply:
     raise SystemExit
 
 
 @pytest.fixture
-def endpoint(monkeypatch) -> Iterator[HttpEndpoint]:
+def endpoint(monkeypatch) -> Iterator[http.HttpEndpoint]:
     """One that closes no connection because of its age."""
-    monkeypatch.setattr(endpoint_module, "WITHIN_S", 600.0)
-    with HttpEndpoint("127.0.0.1:0") as made:
-        fine, big = (partial(HttpReply, 200, body) for body in ("fine\n", BIG))
-        leaves = InBackground(leaving)
+    monkeypatch.setattr(http, "WITHIN_S", 600.0)
+    with http.HttpEndpoint("127.0.0.1:0") as made:
+        fine, big = (partial(http.HttpReply, 200, body) for body in ("fine\n", BIG))
+        leaves = http.InBackground(leaving)
         made.start({"/ok": fine, "/broken": broken, "/big": big, "/leaving": leaves})
         yield made
 
 
-def connected(endpoint: HttpEndpoint) -> socket.socket:
+def connected(endpoint: http.HttpEndpoint) -> socket.socket:
     host, _, port = endpoint.address.rpartition(":")
     return socket.create_connection((host.strip("[]"), int(port)), timeout=30 * patience())
 
 
-def sent(endpoint: HttpEndpoint, request: bytes) -> bytes:
+def sent(endpoint: http.HttpEndpoint, request: bytes) -> bytes:
     """All that is answered until the endpoint closes."""
     with connected(endpoint) as client:
         client.sendall(request)
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def asked(endpoint: HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
+def asked(endpoint: http.HttpEndpoint, path: str = "/ok") -> tuple[int, bytes]:
     head, _, body = sent(endpoint, f"GET {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")
     return int(head.split()[1]), body
 
@@ -81,8 +74,8 @@ def test_it_answers_what_the_route_says_and_one_that_raises_is_answered_and_logg
         (b"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405"),
         (b"BREW /ok HTTP/1.1\r\n\r\n", b"501"),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
-        (b"GET /" + b"a" * MOST_BYTES, b"431"),
-        (b"GET / HTTP/1.0\r\nX: " + b"a" * 20 * MOST_BYTES, b"431"),
+        (b"GET /" + b"a" * http.MOST_BYTES, b"431"),
+        (b"GET / HTTP/1.0\r\nX: " + b"a" * 20 * http.MOST_BYTES, b"431"),
     ],
 )
 def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, status):
@@ -96,21 +89,23 @@ def test_garbage_and_giants_are_refused_with_a_status(endpoint, request_bytes, s
 def test_idle_connections_do_not_shut_a_probe_out_and_cost_no_threads(endpoint):
     threads = set(threading.enumerate())
     with ExitStack() as idle:
-        clients = [idle.enter_context(connected(endpoint)) for _ in range(3 * MOST_CONNECTIONS)]
+        clients = [
+            idle.enter_context(connected(endpoint)) for _ in range(3 * http.MOST_CONNECTIONS)
+        ]
         with suppress(ConnectionError):  # those that were closed
             for client in reversed(clients):
                 client.sendall(b"GET /ok HTTP/1.1\r\nX-Slow: ")
         assert asked(endpoint) == (200, b"fine\n")
-        for client in clients[:MOST_CONNECTIONS]:
+        for client in clients[: http.MOST_CONNECTIONS]:
             with suppress(ConnectionResetError):
                 assert client.recv(1) == b""
-        assert len(endpoint._clients) <= MOST_CONNECTIONS
+        assert len(endpoint._clients) <= http.MOST_CONNECTIONS
         assert threads.issuperset(threading.enumerate())
 
 
 def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
-    monkeypatch.setattr(endpoint_module, "WITHIN_S", 0.2)
-    with HttpEndpoint("127.0.0.1:0") as endpoint:
+    monkeypatch.setattr(http, "WITHIN_S", 0.2)
+    with http.HttpEndpoint("127.0.0.1:0") as endpoint:
         endpoint.start({})
         with connected(endpoint) as slow:
             slow.sendall(b"GET / HTTP/1.1\r\n")
@@ -120,13 +115,13 @@ def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
 @pytest.mark.parametrize("host", ["ü" * 70, "a..b", "127.0.0.999"])
 def test_a_host_that_cannot_be_is_refused_with_a_remedy(host):
     with pytest.raises(ConfigurationError, match=r"listened on: .*; choose a free port"):
-        HttpEndpoint(f"{host}:0")
+        http.HttpEndpoint(f"{host}:0")
 
 
 def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order():
     before = threading.active_count()
-    endpoint = HttpEndpoint("127.0.0.1:0")
-    endpoint.start({"/slow": InBackground(lambda: HttpReply(200, ""))})
+    endpoint = http.HttpEndpoint("127.0.0.1:0")
+    endpoint.start({"/slow": http.InBackground(lambda: http.HttpReply(200, ""))})
     client = connected(endpoint)
     eventually(lambda: endpoint._clients)
     endpoint.stop()

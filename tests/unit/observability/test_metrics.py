@@ -10,26 +10,10 @@ from pathlib import Path
 import pytest
 from test_health import LEADER
 
+from leaderq import events
 from leaderq.base import clock
 from leaderq.coalescing import QueueCoordinator
 from leaderq.errors import Reason
-from leaderq.events import (
-    BudgetMissed,
-    CareerError,
-    CoolingOff,
-    DrainProgress,
-    DrainStalled,
-    EventBus,
-    RecordDeadLettered,
-    RecordSkipped,
-    SessionChanged,
-    Stage,
-    StageBegan,
-    TermBegan,
-    TermEnded,
-    WorkPaused,
-    WorkRefused,
-)
 from leaderq.kafka import Record
 from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures, metrics
@@ -43,20 +27,20 @@ from leaderq.singular import SingularUpdateQueue
 PAGE = Path(__file__).parents[3] / "docs" / "design" / "observability.md"
 ME = ("c", "a")
 HAPPENED = [
-    TermBegan(*ME, 7, False),
-    StageBegan(*ME, 7, Stage.INAUGURATION),
-    StageBegan(*ME, 7, Stage.EXECUTION),
-    WorkPaused(*ME, 7, "why"),
-    SessionChanged(*ME, "suspended"),
-    DrainStalled(*ME, "clicks-0", 1, 2, 1),
-    DrainProgress(*ME, 7, 9, None, None, {"clicks-0": 5, "clicks-1": 3, "a-b-0": 1}),
-    RecordSkipped(*ME, "clicks-0", 4, ValueError(), 1),
-    RecordDeadLettered(*ME, "clicks-0", 5, ValueError(), 1, "dead"),
-    RecordDeadLettered(*ME, "clicks-0", 6, ValueError(), 1, "dead"),
-    CareerError(*ME, 7, "execution", ValueError()),
-    WorkRefused(*ME, 7, Stage.EXECUTION, Reason.FENCED),
-    BudgetMissed(*ME, 7, "hand-over", 1.0),
-    CoolingOff(*ME, 1.0, 1, "why"),
+    events.TermBegan(*ME, 7, False),
+    events.StageBegan(*ME, 7, events.Stage.INAUGURATION),
+    events.StageBegan(*ME, 7, events.Stage.EXECUTION),
+    events.WorkPaused(*ME, 7, "why"),
+    events.SessionChanged(*ME, "suspended"),
+    events.DrainStalled(*ME, "clicks-0", 1, 2, 1),
+    events.DrainProgress(*ME, 7, 9, None, None, {"clicks-0": 5, "clicks-1": 3, "a-b-0": 1}),
+    events.RecordSkipped(*ME, "clicks-0", 4, ValueError(), 1),
+    events.RecordDeadLettered(*ME, "clicks-0", 5, ValueError(), 1, "dead"),
+    events.RecordDeadLettered(*ME, "clicks-0", 6, ValueError(), 1, "dead"),
+    events.CareerError(*ME, 7, "execution", ValueError()),
+    events.WorkRefused(*ME, 7, events.Stage.EXECUTION, Reason.FENCED),
+    events.BudgetMissed(*ME, 7, "hand-over", 1.0),
+    events.CoolingOff(*ME, 1.0, 1, "why"),
 ]
 
 
@@ -74,7 +58,7 @@ class Scraped:
     """A registry with the metrics of one runner, in ``state``."""
 
     def __init__(self, client, state=LEADER) -> None:
-        self.events, self.state = EventBus(), state
+        self.events, self.state = events.EventBus(), state
         self.registry = client.CollectorRegistry()
         self._client = client
         self.metrics = Metrics(Health(self.events, lambda: self.state))
@@ -99,7 +83,8 @@ def test_the_table_of_the_docs_is_that_of_the_program():
 
 
 def test_every_event_that_is_counted_is_tried_here():
-    assert {kind for row in TABLE for kind in row.events} <= {*map(type, HAPPENED), TermEnded}
+    tried = {*map(type, HAPPENED), events.TermEnded}
+    assert {kind for row in TABLE for kind in row.events} <= tried
 
 
 def test_what_events_tell_is_counted(scraped):
@@ -119,9 +104,9 @@ def test_what_events_tell_is_counted(scraped):
     assert value("missed_budgets_total", career="c", stage="hand-over") == 1
     assert value("stage_duration_seconds_count", career="c", stage="inauguration") == 1
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 0
-    scraped.events.publish(TermEnded(*ME, 7, Reason.FENCED, False))
+    scraped.events.publish(events.TermEnded(*ME, 7, Reason.FENCED, False))
     assert value("unclean_term_ends_total") == 0
-    scraped.events.publish(TermBegan(*ME, 8, True))
+    scraped.events.publish(events.TermBegan(*ME, 8, True))
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 1
     assert value("term_ends_total", career="c", reason="fenced") == 1
     assert value("unclean_term_ends_total") == 1
@@ -220,7 +205,6 @@ def test_a_program_without_careers_is_scraped_for_its_coordinators_and_writers(c
 
 def test_without_the_extra_one_sentence_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    events = EventBus()
-    reply = Metrics(Health(events, lambda: LEADER)).route()._route()
+    reply = Metrics(Health(events.EventBus(), lambda: LEADER)).route()._route()
     assert reply.status == 501
     assert reply.body == "501 metrics need prometheus-client: pip install 'leaderq[metrics]'\n"

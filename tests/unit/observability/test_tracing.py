@@ -12,19 +12,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from traces import Spans, exporter, linked
 from traces import spans as spans
 
-from leaderq import AsyncKafkaLeaderCareer, KafkaLeaderCareer
+from leaderq import AsyncKafkaLeaderCareer, KafkaLeaderCareer, events
 from leaderq.base import clock
-from leaderq.events import (
-    CareerError,
-    EventBus,
-    Stage,
-    StageBegan,
-    TermBegan,
-    TermEnded,
-    TermEnding,
-    TickBegan,
-    TickEnded,
-)
 from leaderq.kafka import Record, dead_letter
 from leaderq.kafka.sink import KafkaSink
 from leaderq.observability import tracing
@@ -150,16 +139,16 @@ def test_a_failed_handler_marks_its_span_and_the_dead_letter_leads_to_it(spans: 
 
 
 def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
-    events, who = EventBus(), ("c", "a")
-    end = tracing.follow(events, *who)
-    events.publish(TermBegan("other", "a", 1, True))  # which is followed elsewhere
-    events.publish(TermBegan(*who, 7, True))
-    for stage in Stage:
-        events.publish(StageBegan(*who, 7, stage))
-        if stage is Stage.EXECUTION:
-            events.publish(CareerError(*who, 7, stage.value, ValueError("no")))
-            events.publish(TermEnding(*who, 7, Reason.FAILED))
-    events.publish(TermEnded(*who, 7, Reason.FAILED, True))
+    bus, who = events.EventBus(), ("c", "a")
+    end = tracing.follow(bus, *who)
+    bus.publish(events.TermBegan("other", "a", 1, True))  # which is followed elsewhere
+    bus.publish(events.TermBegan(*who, 7, True))
+    for stage in events.Stage:
+        bus.publish(events.StageBegan(*who, 7, stage))
+        if stage is events.Stage.EXECUTION:
+            bus.publish(events.CareerError(*who, 7, stage.value, ValueError("no")))
+            bus.publish(events.TermEnding(*who, 7, Reason.FAILED))
+    bus.publish(events.TermEnded(*who, 7, Reason.FAILED, True))
     (term,) = spans("term")
     stages = [*spans("inauguration"), *spans("execution"), *spans("hand-over")]
     assert [one.parent.span_id for one in stages] == [term.context.span_id] * 3
@@ -169,8 +158,8 @@ def test_terms_and_stages_are_spans_and_errors_mark_them(spans: Spans) -> None:
     assert term.attributes["leaderq.reason"] == Reason.FAILED.value
     assert (term.attributes["leaderq.term"], term.attributes["leaderq.unclean"]) == (7, True)
     assert [event.name for event in term.events] == ["exception", "term_ending"]
-    events.publish(TermBegan(*who, 8, False))
-    events.publish(StageBegan(*who, 8, Stage.EXECUTION))
+    bus.publish(events.TermBegan(*who, 8, False))
+    bus.publish(events.StageBegan(*who, 8, events.Stage.EXECUTION))
     end()  # what is not told to end is ended by who stops to follow
     assert [one.name for one in spans()[-2:]] == ["execution c", "term c"]
     assert "leaderq.reason" not in spans("term")[1].attributes
@@ -244,13 +233,13 @@ def test_an_error_that_is_its_own_cause_or_has_no_text_leaves_the_handler_as_it_
 
 @pytest.mark.parametrize("error", [ValueError("no"), Untold()])
 def test_a_tick_is_a_span_that_is_current_while_it_runs(spans: Spans, error: Exception) -> None:
-    events, who = EventBus(), ("c", "a", 7, "nightly", "2026-11-27T02:00")
-    tracing.follow(events, *who[:2])
-    events.publish(TickBegan(*who, 1, 2, 0.5))
+    bus, who = events.EventBus(), ("c", "a", 7, "nightly", "2026-11-27T02:00")
+    tracing.follow(bus, *who[:2])
+    bus.publish(events.TickBegan(*who, 1, 2, 0.5))
     inside = trace.get_current_span().get_span_context()
-    events.publish(TickEnded(*who, "failed", 1.0, error))
+    bus.publish(events.TickEnded(*who, "failed", 1.0, error))
     assert not trace.get_current_span().get_span_context().is_valid
-    events.publish(TickEnded(*who[:-1], "earlier", "lost", 0.0, None))  # of an earlier leader
+    bus.publish(events.TickEnded(*who[:-1], "earlier", "lost", 0.0, None))  # of an earlier leader
     (tick,) = spans("tick")
     assert (tick.name, tick.context) == ("tick nightly", inside)
     assert tick.attributes["leaderq.outcome"] == "failed"

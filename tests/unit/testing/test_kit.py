@@ -13,15 +13,7 @@ from typing import Any
 
 import pytest
 
-from leaderq import (
-    AsyncScheduledCareer,
-    AsyncTerm,
-    AsyncTick,
-    LeaderCareer,
-    ScheduledCareer,
-    Tick,
-    schedule,
-)
+import leaderq
 from leaderq.errors import ConfigurationError, KafkaError, LeaderqError
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
@@ -106,7 +98,7 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed():
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
-class Failing(LeaderCareer):
+class Failing(leaderq.LeaderCareer):
     handed_over: Any = None
 
     def execute(self, term: Any) -> None:
@@ -157,9 +149,9 @@ def test_the_examples_of_the_documentation_run():
 
 
 def test_the_method_of_a_schedule_is_called_with_a_tick():
-    class Tidying(ScheduledCareer):
-        @schedule("0 2 * * *", tz="Europe/Berlin")
-        def tidy(self, tick: Tick) -> None:
+    class Tidying(leaderq.ScheduledCareer):
+        @leaderq.schedule("0 2 * * *", tz="Europe/Berlin")
+        def tidy(self, tick: leaderq.Tick) -> None:
             tick.write([Create(f"/reports/{tick.at:%F}")])
 
     held = term()
@@ -172,15 +164,15 @@ def test_the_method_of_a_schedule_is_called_with_a_tick():
 
 
 def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
-    class Tidying(AsyncScheduledCareer):
-        @schedule("0 2 * * *")
-        async def tidy(self, tick: AsyncTick) -> None:
+    class Tidying(leaderq.AsyncScheduledCareer):
+        @leaderq.schedule("0 2 * * *")
+        async def tidy(self, tick: leaderq.AsyncTick) -> None:
             assert await tick.term.wait(1)
             await tick.write([Create(f"/reports/{tick.at:%F}")])
 
     held = term()
     at = datetime(2026, 3, 29, 2, tzinfo=timezone.utc)
-    asyncio.run(Tidying().tidy(tick(at, term=AsyncTerm(held))))
+    asyncio.run(Tidying().tidy(tick(at, term=leaderq.AsyncTerm(held))))
     assert (held.written, held.waited_s) == ([[Create("/reports/2026-03-29")]], 1)
 
 

@@ -11,16 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.testing.nemesis import careers
-from leaderq.testing.nemesis.checkers import (
-    Bounds,
-    check,
-    flat,
-    led_again,
-    nothing_after_its_term,
-    paused_is_paused,
-    register_never_falls_back,
-)
+from leaderq.testing.nemesis import careers, checkers
 from leaderq.testing.nemesis.cluster import NemesisOptions
 from leaderq.testing.nemesis.history import History, Kind, Line, What
 
@@ -42,7 +33,7 @@ def test_what_cannot_be_shaken_is_refused(career, given, said, tmp_path, monkeyp
         careers.__getattr__("Recorded")
 
 
-BOUNDS = Bounds(timeout_s=6.0)
+BOUNDS = checkers.Bounds(timeout_s=6.0)
 
 
 def line(what: What, at: float, term: int, pid: int, *, child: bool = False) -> Line:
@@ -67,7 +58,7 @@ CHANGE = [
 @given(st.lists(st.integers(1, 9)))
 def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(terms):
     lines = [Line(0, What.ACCEPTED, number=at, term=term) for at, term in enumerate(terms)]
-    assert bool(register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
+    assert bool(checkers.register_never_falls_back(lines, BOUNDS)) == (terms != sorted(terms))
 
 
 @pytest.mark.parametrize(
@@ -78,8 +69,8 @@ def test_fenced_writes_in_the_order_of_their_terms_pass_and_any_others_do_not(te
     ],
 )
 def test_whatever_a_term_does_after_the_next_ones_inauguration_is_found(late):
-    assert nothing_after_its_term(CHANGE, BOUNDS) == []
-    (found,) = nothing_after_its_term([*CHANGE, late], BOUNDS)
+    assert checkers.nothing_after_its_term(CHANGE, BOUNDS) == []
+    (found,) = checkers.nothing_after_its_term([*CHANGE, late], BOUNDS)
     for said in ("(process 1)", "after term 2 of b (process 2) was inaugurated", "0.200 s after"):
         assert said in found
 
@@ -122,7 +113,7 @@ DEAD, STUNNED = (Kind.KILL_GUARDIAN, Kind.KILL_BOTH), (Kind.KILL_GUARDIAN, Kind.
 def test_what_a_fault_excuses(kinds, span, late, is_excused):
     for kind in kinds:
         told = frozen(kind, *late, since=span[0], until=span[1])
-        assert (nothing_after_its_term(told, BOUNDS) == []) is is_excused, kind
+        assert (checkers.nothing_after_its_term(told, BOUNDS) == []) is is_excused, kind
 
 
 @pytest.mark.parametrize(
@@ -137,16 +128,16 @@ def test_what_a_fault_excuses(kinds, span, late, is_excused):
 )
 def test_what_proves_no_leader_does_not_count(sign):
     healed = [*CHANGE, Line(20, What.HEALED), sign, Line(99, What.SAMPLE)]
-    (found,) = led_again(healed, BOUNDS)
+    (found,) = checkers.led_again(healed, BOUNDS)
     assert "all was healed at 20.000" in found
 
 
 def test_a_pause_is_heard_within_a_time_out_and_a_new_leader_begins_nothing_under_it():
     paused = [*CHANGE, Line(10, What.PAUSED)]
-    assert paused_is_paused([*paused, unit(15.9, 2, 2)], BOUNDS) == []
-    (found,) = paused_is_paused([*paused, unit(16.1, 2, 2)], BOUNDS)
+    assert checkers.paused_is_paused([*paused, unit(15.9, 2, 2)], BOUNDS) == []
+    (found,) = checkers.paused_is_paused([*paused, unit(16.1, 2, 2)], BOUNDS)
     assert "6.100 s into a pause" in found
-    assert paused_is_paused([*paused, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
+    assert checkers.paused_is_paused([*paused, inaugurated(12, 3, 1), unit(12.01, 3, 1)], BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +149,7 @@ def test_what_grows_steadily_is_found_and_what_is_level_is_not(what, start, leak
         level = {"threads": 10, "descriptors": 20, "memory_kb": 50_000}
         named = partial(Line, what=What.SAMPLE, who="a", pid=7, why="worker")
         samples = [named(at, sizes={**level, what: one}) for at, one in enumerate(values)]
-        return flat([Line(0, What.CONNECTED, who="a", pid=7), *samples], BOUNDS)
+        return checkers.flat([Line(0, What.CONNECTED, who="a", pid=7), *samples], BOUNDS)
 
     assert found_in([start * (1.1 if at % 2 else 0.9) for at in range(120)]) == []
     (found,) = found_in([start + leak * 2 * at for at in range(120)])
@@ -173,7 +164,7 @@ def test_a_history_is_checked_and_counted_as_it_stands_in_its_file(tmp_path):
     history.append(What.INAUGURATED, at=4, who="b", pid=2, term=2)
     history.append(What.EFFECT, at=5, pid=1, term=1, child=True)
     history.close()
-    report = check(history.path, seed=7, bounds=BOUNDS)
+    report = checkers.check(history.path, seed=7, bounds=BOUNDS)
     assert report.faults == {"black hole": 1}
     counted = ("inaugurated", "effect by a child", "faults that failed")
     assert [report.counts[one] for one in counted] == [2, 1, 1]
