@@ -22,11 +22,10 @@ from test_metrics import Scraped
 
 from leaderq import events
 from leaderq.kafka.handling.context import DrainFigures
-from leaderq.observability import figures
+from leaderq.observability import figures, metrics
 from leaderq.observability.alerts import ALERTS, rule_file, selected
 from leaderq.observability.dashboard import SECTIONS, dashboard
 from leaderq.observability.figures import FigureSource, QueueFigures, offer_figures
-from leaderq.observability.metrics import TABLE
 
 promtool = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(promtool is None, reason="needs promtool (Debian: prometheus)")
@@ -49,7 +48,7 @@ Process = partial(Scraped, prometheus_client)
 
 
 def _figures_of(source: FigureSource) -> list[str]:
-    return [row.figure for row in TABLE if row.source is source]
+    return [row.figure for row in metrics.TABLE if row.source is source]
 
 
 FINE = {"takes": 1.0, "oldest_age_s": 0.0}
@@ -264,7 +263,7 @@ def test_a_job_narrows_every_series_also_those_that_are_narrowed_already():
 
 
 def test_what_is_asked_for_is_in_the_table_of_metrics():
-    assert {row.name for row in TABLE} >= ASKED
+    assert {row.name for row in metrics.TABLE} >= ASKED
 
 
 @pytest.mark.parametrize(

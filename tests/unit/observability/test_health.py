@@ -7,8 +7,7 @@ import pytest
 
 from leaderq.errors import Reason
 from leaderq.events import CareerError, CoolingOff, EventBus, Stage, TermEnded
-from leaderq.observability import health
-from leaderq.observability.http import HttpReply, health_routes
+from leaderq.observability import health, http
 
 TERM = health.TermState(number=7, stage=Stage.EXECUTION, lease_s=5.0, paused=False, ending=False)
 FOLLOWER = health.RunnerState(
@@ -75,11 +74,11 @@ def test_the_status_tells_how_the_last_term_ended_and_why_nobody_leads():
 def test_several_careers_answer_together_and_by_name():
     states = [LEADER, replace(FOLLOWER, career="b c")]
     healths = [health.Health(EventBus(), lambda at=at: states[at]) for at in range(2)]
-    routes = health_routes(*healths)
+    routes = http.health_routes(*healths)
 
     def said(path: str) -> tuple[int, str]:
         reply = routes[path]()
-        assert isinstance(reply, HttpReply)
+        assert isinstance(reply, http.HttpReply)
         return reply.status, str(reply.body)
 
     assert [said(path)[0] for path in ("/livez", "/readyz", "/leader")] == [200, 200, 503]

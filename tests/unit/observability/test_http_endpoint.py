@@ -8,9 +8,8 @@ from functools import partial
 
 import pytest
 
-from leaderq.errors import ConfigurationError
+from leaderq import errors, testing
 from leaderq.observability import http
-from leaderq.testing import eventually
 from leaderq.testing.waiting import patience
 
 BIG = b"x" * 3_000_000
@@ -114,7 +113,7 @@ def test_a_client_that_never_ends_its_request_is_closed_in_time(monkeypatch):
 
 @pytest.mark.parametrize("host", ["ü" * 70, "a..b", "127.0.0.999"])
 def test_a_host_that_cannot_be_is_refused_with_a_remedy(host):
-    with pytest.raises(ConfigurationError, match=r"listened on: .*; choose a free port"):
+    with pytest.raises(errors.ConfigurationError, match=r"listened on: .*; choose a free port"):
         http.HttpEndpoint(f"{host}:0")
 
 
@@ -123,9 +122,9 @@ def test_stop_frees_the_port_and_ends_the_threads_and_may_be_called_in_any_order
     endpoint = http.HttpEndpoint("127.0.0.1:0")
     endpoint.start({"/slow": http.InBackground(lambda: http.HttpReply(200, ""))})
     client = connected(endpoint)
-    eventually(lambda: endpoint._clients)
+    testing.eventually(lambda: endpoint._clients)
     endpoint.stop()
     endpoint.stop()
     with client:
         assert client.recv(1) == b""
-    eventually(lambda: threading.active_count() == before)
+    testing.eventually(lambda: threading.active_count() == before)

@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-from leaderq import events
+from leaderq import events, testing
 from leaderq.base.arguments import require
-from leaderq.errors import ConfigurationError, Deposed
+from leaderq.errors import ConfigurationError, Deposed, Reason
 from leaderq.events import CareerError, Event, EventBus, Stage
 from leaderq.observability.logging import BackgroundHandler, configure, log_events, message
-from leaderq.term import Reason
-from leaderq.testing import eventually
 
 SAMPLES: dict[str, Any] = {
     "str": "x",
@@ -204,7 +202,7 @@ def test_a_pipe_that_somebody_made_non_blocking_loses_no_lines():
             came.extend(reader.read(1 << 16) or b"")
             return came.decode().splitlines() == lines
 
-        eventually(are_all_there)
+        testing.eventually(are_all_there)
         handler.close()
 
 

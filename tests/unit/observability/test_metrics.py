@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 from test_health import LEADER
 
-from leaderq import events
+from leaderq import coalescing, errors, events, kafka, producing
 from leaderq.base import clock
-from leaderq.coalescing import QueueCoordinator
-from leaderq.errors import Reason
-from leaderq.kafka import Record
 from leaderq.kafka.handling.context import DrainFigures
 from leaderq.observability import figures, metrics
 from leaderq.observability.figures import FigureSource, offer_figures, read_figures
 from leaderq.observability.health import Health
 from leaderq.observability.metrics import TABLE, Metrics
-from leaderq.producing import BufferedProducer
 from leaderq.producing.sinks import CallableSink
 from leaderq.singular import SingularUpdateQueue
 
@@ -38,7 +34,7 @@ HAPPENED = [
     events.RecordDeadLettered(*ME, "clicks-0", 5, ValueError(), 1, "dead"),
     events.RecordDeadLettered(*ME, "clicks-0", 6, ValueError(), 1, "dead"),
     events.CareerError(*ME, 7, "execution", ValueError()),
-    events.WorkRefused(*ME, 7, events.Stage.EXECUTION, Reason.FENCED),
+    events.WorkRefused(*ME, 7, events.Stage.EXECUTION, errors.Reason.FENCED),
     events.BudgetMissed(*ME, 7, "hand-over", 1.0),
     events.CoolingOff(*ME, 1.0, 1, "why"),
 ]
@@ -104,7 +100,7 @@ def test_what_events_tell_is_counted(scraped):
     assert value("missed_budgets_total", career="c", stage="hand-over") == 1
     assert value("stage_duration_seconds_count", career="c", stage="inauguration") == 1
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 0
-    scraped.events.publish(events.TermEnded(*ME, 7, Reason.FENCED, False))
+    scraped.events.publish(events.TermEnded(*ME, 7, errors.Reason.FENCED, False))
     assert value("unclean_term_ends_total") == 0
     scraped.events.publish(events.TermBegan(*ME, 8, True))
     assert value("stage_duration_seconds_count", career="c", stage="execution") == 1
@@ -138,7 +134,7 @@ def test_all_that_is_served_is_read_by_the_clients_parser_and_pleases_promtool(c
 
 def test_a_buffered_producer_offers_every_figure_of_the_table(scraped, tmp_path):
     sink = CallableSink(lambda batch: [1 / n for n in batch], refuses=(ZeroDivisionError,))
-    with closing(BufferedProducer(sink, name="clicks", journal=tmp_path)) as producer:
+    with closing(producing.BufferedProducer(sink, name="clicks", journal=tmp_path)) as producer:
         for request in (1, 0, 2):
             producer.send(request)
         producer.flush(60)
@@ -166,7 +162,7 @@ def test_a_drain_tells_how_old_records_were_and_for_how_long_they_held_it_up(mon
     drain, now = DrainFigures(), {"s": 100.0}
     monkeypatch.setattr(clock, "now_s", lambda: now["s"])
     monkeypatch.setattr(clock, "now_ms", lambda: 10_000)
-    record = Record("t", 0, 0, 7_500, b"k", b"v")
+    record = kafka.Record("t", 0, 0, 7_500, b"k", b"v")
     of_a_fast_clock, without = record.replace(timestamp_ms=11_000), record.replace(timestamp_ms=-1)
     drain.time_commit([record, of_a_fast_clock, without])
     assert (drain.read()["timed"], drain.read()["delay_s"]) == (2, 2.5)
@@ -182,7 +178,7 @@ def test_a_program_without_careers_is_scraped_for_its_coordinators_and_writers(c
     """As the page says: the collector registered in a registry of one's own."""
     registry = client.CollectorRegistry()
     registry.register(metrics.Metrics())
-    coordinator: QueueCoordinator[str] = QueueCoordinator(name="pages")
+    coordinator: coalescing.QueueCoordinator[str] = coalescing.QueueCoordinator(name="pages")
     with coordinator.hold("k"), SingularUpdateQueue(lambda n: 1 / n, name="ledger") as writer:
         coordinator.offer("k", coordinator.dequeue)
         coordinator.offer("k", print)

@@ -9,15 +9,11 @@ import pytest
 from terms import open_term
 from test_stages import stage_runner
 
-from leaderq import AsyncLeaderCareer, AsyncTerm
-from leaderq.errors import ConfigurationError
-from leaderq.events import Stage
+from leaderq import AsyncLeaderCareer, AsyncTerm, errors, events, zookeeper
 from leaderq.running.async_career import seconds_to_cancel
 from leaderq.running.supervision import Budgets
 from leaderq.term import OpenTerm, Reason
-from leaderq.testing import adrive, drive, eventually
-from leaderq.testing.waiting import patience
-from leaderq.zookeeper import SetData
+from leaderq.testing import adrive, drive, eventually, waiting
 
 BUDGET_S = 60.0
 
@@ -71,7 +67,7 @@ class Served:
     def end(self) -> None:
         """End the term; return when it has been served."""
         self.term.wind_up(Reason.STEP_DOWN)
-        self.budgets.allow(self.term, Stage.HANDOVER, BUDGET_S)
+        self.budgets.allow(self.term, events.Stage.HANDOVER, BUDGET_S)
         self.thread.join(BUDGET_S / 2)
         assert not self.thread.is_alive(), "the career thread waits"
 
@@ -104,15 +100,15 @@ def test_a_coroutine_can_drive_a_career_while_its_own_loop_goes_on():
 def test_a_write_is_awaited_and_refused_after_the_term():
     class Writing(Diary):
         async def unit(self, term: AsyncTerm) -> None:
-            assert await term.write([SetData("/a", b"1")]) == [None]
+            assert await term.write([zookeeper.SetData("/a", b"1")]) == [None]
             term.resign()
 
         async def hand_over(self, term: AsyncTerm) -> None:
             term._term.depose()
-            await term.write([SetData("/a", b"2")])
+            await term.write([zookeeper.SetData("/a", b"2")])
 
     driven = drive(Writing())
-    assert driven.term.written == [[SetData("/a", b"1")]]
+    assert driven.term.written == [[zookeeper.SetData("/a", b"1")]]
     assert driven.reason is Reason.SESSION
     assert driven.error is None  # Deposed is no failure
 
@@ -154,7 +150,7 @@ def test_a_group_of_tasks_that_are_all_deposed_is_not_a_failure():
     ],
 )
 def test_a_career_that_is_written_wrongly_is_refused(written, said):
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(errors.ConfigurationError, match=said):
         drive(type("Hasty", (Diary,), written)())
 
 
@@ -189,7 +185,7 @@ def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
 
     Feed.atomic = atomic
     served = Served(career := Feed(), open_term())
-    assert career.begun.wait(30 * patience())
+    assert career.begun.wait(30 * waiting.patience())
     threading.Timer(0.1, career.go.set).start()
     served.end()
     finished = ["finished", "waits no longer"]

@@ -15,15 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terms import open_term
 
+from leaderq import events, term, zookeeper
 from leaderq.base.clock import now_s
-from leaderq.events import EventBus, GuardianLost
-from leaderq.running import descendants
+from leaderq.running import descendants, guardian_link
 from leaderq.running.descendants import Started, StartedInTerm, children_of, descendants_of, kill
-from leaderq.running.guardian_link import GuardianLink
 from leaderq.running.watchdog import AFTER_THAW_S, Intervention, LeaseReport, Watchdog
-from leaderq.term import OpenTerm, Reason
 from leaderq.testing import eventually
-from leaderq.zookeeper import Credentials, SessionState
 from leaderq.zookeeper.proof import Shares
 
 LEAVE, TERMINATE, KILL, KILL_STARTED = Intervention
@@ -148,8 +145,8 @@ def test_no_running_worker_outlives_its_time_and_looks_are_planned_when_they_are
 
 
 class FakeSession:
-    state = SessionState.CONNECTED
-    credentials = Credentials(7, b"secret")
+    state = zookeeper.SessionState.CONNECTED
+    credentials = zookeeper.Credentials(7, b"secret")
     resolved_servers = (("127.0.0.1", 2181),)
 
     def __init__(self) -> None:
@@ -167,7 +164,7 @@ class FakeSession:
 class Guardian:
     def __init__(self) -> None:
         self.end, theirs = socket.socketpair()
-        self.link = GuardianLink(theirs)
+        self.link = guardian_link.GuardianLink(theirs)
         self.session = FakeSession()
         self.lost = threading.Event()
         self.events: list[Any] = []
@@ -175,11 +172,11 @@ class Guardian:
         self.heard: list[dict[str, Any]] = []
 
     def attach(self) -> None:
-        bus = EventBus()
-        bus.subscribe(GuardianLost, self.events.append)
+        bus = events.EventBus()
+        bus.subscribe(events.GuardianLost, self.events.append)
         self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)
 
-    def watching(self) -> OpenTerm:
+    def watching(self) -> term.OpenTerm:
         self.attach()
         led = open_term(3, lasts_s=100.0)
         self.link.watch_term(led, 10.0)
@@ -220,7 +217,7 @@ def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
 
 def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
     led = guardian.watching()
-    led.wind_up(Reason.NODE_DELETED)
+    led.wind_up(term.Reason.NODE_DELETED)
     report = guardian.reports()[-1]
     assert report["lease_until_s"] <= now_s()
     assert report["budget_until_s"] is None
@@ -228,7 +225,7 @@ def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
 
 def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
     led = guardian.watching()
-    led.wind_up(Reason.STEP_DOWN)
+    led.wind_up(term.Reason.STEP_DOWN)
     report = guardian.reports()[-1]
     assert report["lease_until_s"] == led.deadline
     assert 9 < report["budget_until_s"] - now_s() <= 10
@@ -248,7 +245,7 @@ def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
 def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
     led = guardian.watching()
     guardian.link.forget_term(led)
-    led.wind_up(Reason.LEASE)
+    led.wind_up(term.Reason.LEASE)
     guardian.link.report(handing_over=led)
     assert guardian.reports()[-1] == {"term": None}
 
@@ -260,7 +257,7 @@ def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_new
     for number in range(600):
         guardian.session.timeout_s = 10.0 - number / 100  # so that each has something to say
         guardian.link.report(handing_over=led)
-        guardian.session.listeners[0](SessionState.CONNECTED)
+        guardian.session.listeners[0](zookeeper.SessionState.CONNECTED)
     guardian.link.forget_term(led)
     guardian.link.use_servers("127.0.0.1:2181", None)
     eventually(lambda: {"term": None} in guardian.read())
@@ -288,7 +285,7 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
     guardian.link.report(handing_over=long)
     newest = eventually(guardian.reports)[-1]
     assert (newest["lease_until_s"], newest["handing_over"]) == (short.deadline, False)
-    long.wind_up(Reason.FENCED)
+    long.wind_up(term.Reason.FENCED)
     guardian.link.report()
     assert guardian.reports()[-1]["handing_over"], "the one that was deposed ends first now"
     guardian.link.forget_term(long)

@@ -12,14 +12,12 @@ import pytest
 from mute import TOLD, Mute
 from terms import open_term
 
-from leaderq import Deposed, LeaderCareer
+from leaderq import Deposed, LeaderCareer, events
 from leaderq.base.arguments import NotAPlainFunction
 from leaderq.config.loading import from_environment
 from leaderq.errors import CareerFailed, CommandFailed
-from leaderq.events import CareerError, EventBus
+from leaderq.running import stages, supervision
 from leaderq.running.command import CommandCareer, check_command, failure, variables
-from leaderq.running.stages import AbandonableUnit, StageRunner
-from leaderq.running.supervision import Budgets
 from leaderq.term import Reason
 from leaderq.zookeeper.proof import Shares
 
@@ -43,26 +41,26 @@ class Diary(LeaderCareer):
         self._do("handOver", term)
 
 
-def stage_runner(career, term, **others) -> StageRunner:
+def stage_runner(career, term, **others) -> stages.StageRunner:
     """One that serves ``term``, with budgets that no test reaches."""
-    budgets = Budgets()
+    budgets = supervision.Budgets()
     budgets.open_term(term)
     options = {
         "budgets": budgets,
         "inaugurate_budget_s": 60,
         "settle_s": 0.0,
-        "events": EventBus(),
+        "events": events.EventBus(),
         "tell_stage": lambda _stage: None,
         "step_down": lambda: None,
         "is_heard_out": lambda: True,
     }
-    return StageRunner(career, term, **{**options, **others})
+    return stages.StageRunner(career, term, **{**options, **others})
 
 
-def serve(career, term, **others) -> tuple[CareerFailed | None, list[CareerError]]:
-    errors: list[CareerError] = []
-    bus = EventBus()
-    bus.subscribe(CareerError, errors.append)
+def serve(career, term, **others) -> tuple[CareerFailed | None, list[events.CareerError]]:
+    errors: list[events.CareerError] = []
+    bus = events.EventBus()
+    bus.subscribe(events.CareerError, errors.append)
     return stage_runner(career, term, events=bus, **others).serve(), errors
 
 
@@ -194,7 +192,7 @@ def spin() -> None:
 
 
 def test_a_spinning_unit_that_goes_on_after_each_exception_is_abandoned_and_cleans_up():
-    unit, running, cleaned = AbandonableUnit(), threading.Event(), []
+    unit, running, cleaned = stages.AbandonableUnit(), threading.Event(), []
 
     def work() -> None:
         try:
@@ -215,7 +213,7 @@ def test_a_spinning_unit_that_goes_on_after_each_exception_is_abandoned_and_clea
 
 
 def test_no_unit_begins_after_the_abandonment():
-    unit, done = AbandonableUnit(), []
+    unit, done = stages.AbandonableUnit(), []
     unit.abandon()
     assert not unit.run(lambda: done.append(1))
     assert done == []
@@ -240,7 +238,7 @@ def test_an_abandonment_between_the_end_of_a_unit_and_its_leaving_does_not_strik
         def __exit__(self, *_: object) -> None:
             self.lock.release()
 
-    unit, done = AbandonableUnit(), []
+    unit, done = stages.AbandonableUnit(), []
     unit._lock = AbandonedAtItsSecondEntry()
     assert not unit.run(lambda: done.append(1))
     assert done == [1]

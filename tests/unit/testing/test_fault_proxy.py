@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 
 from leaderq.errors import ConfigurationError, ServerFailed
-from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer
+from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer, plugin, ports, provision
 from leaderq.testing.candidate_process import CandidateProcess
 from leaderq.testing.fault_proxy import Rule
-from leaderq.testing.plugin import _LogKeeper
-from leaderq.testing.ports import lease_port
-from leaderq.testing.provision import provided
 
 FRAME = b"\0\0\0\5hello"
 LONG_S = 60.0
@@ -82,8 +79,8 @@ def proxy() -> FaultProxy:
         (lambda: proxy().drop_replies(0), "which=0: give 1 or more"),
         (lambda: proxy().add_rule(raising), "give Rule"),  # type: ignore[arg-type]
         (lambda: proxy().drop_reply_to(None), "request is None"),  # type: ignore[arg-type]
-        (lambda: lease_port(0), "port=0: give 1 to 65535"),
-        (lambda: lease_port(1 << 16), "port=65536: give 1 to 65535"),
+        (lambda: ports.lease_port(0), "port=0: give 1 to 65535"),
+        (lambda: ports.lease_port(1 << 16), "port=65536: give 1 to 65535"),
         (lambda: ZooKeeperServer(prot=2181), "option='prot': give one of data_dir, heap_mb"),  # type: ignore[call-arg]
         (lambda: ZooKeeperEnsemble(0), "size=0: give 1 or more"),
     ],
@@ -95,7 +92,7 @@ def test_what_cannot_be_done_is_refused(call: Callable[[], object], said: str) -
 
 def test_of_a_given_server_only_the_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADERQ_ZOOKEEPER", "zk:2181")
-    given: Any = provided("ZooKeeperEnsemble").start()
+    given: Any = provision.provided("ZooKeeperEnsemble").start()
     assert (given.address, hasattr(given, "__wrapped__")) == ("zk:2181", False)
     with pytest.raises(ConfigurationError, match=r"LEADERQ_ZOOKEEPER; .* has no 'members'"):
         given.members  # noqa: B018  (it asks)
@@ -118,10 +115,10 @@ def test_folders_that_cannot_be_written_are_told(
 ) -> None:
     file = tmp_path / "file"
     file.touch()
-    keeper = _LogKeeper(file / "logs")
+    keeper = plugin._LogKeeper(file / "logs")
     keeper._held = {"zookeeper.log": b""}
     keeper.settle(has_failed=True)
     assert "not kept: " in keeper.folders[0]
     monkeypatch.setattr(tempfile, "tempdir", str(file))
     with pytest.raises(ServerFailed, match="cannot be used: "):
-        lease_port()
+        ports.lease_port()

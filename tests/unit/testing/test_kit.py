@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 import leaderq
-from leaderq.errors import ConfigurationError, KafkaError, LeaderqError
+from leaderq import errors, zookeeper
 from leaderq.kafka import KafkaLeaderCareer, Record, dead_letter, retry, skip
 from leaderq.term import Reason
 from leaderq.testing import drive, eventually, kit, records, term, tick
-from leaderq.zookeeper import Create
 
 
 class Adding(KafkaLeaderCareer):
@@ -82,7 +81,7 @@ def test_a_leader_deposed_in_a_batch_commits_nothing_of_it(place, looks):
 def test_a_batch_whose_commit_fails_is_left_to_the_next_leader():
     career = adding()
     first = drive(career, THREE, failing_commit=2)
-    assert isinstance(first.error, KafkaError)
+    assert isinstance(first.error, errors.KafkaError)
     assert [record.offset for record in first.left] == [2]
     drive(career, first.left, term=term(number=2))
     assert [offset for offset, _ in career.seen] == [0, 1, 2, 2]
@@ -120,7 +119,7 @@ def test_what_the_career_raises_is_raised_after_the_hand_over():
 @pytest.mark.parametrize("topics", ["clicks", re.compile("cl.*")])
 def test_records_that_the_career_would_never_read_are_refused(topics):
     given = [*THREE, *records("orders", [b"1"])]
-    with pytest.raises(ConfigurationError, match="does not read topic 'orders'"):
+    with pytest.raises(errors.ConfigurationError, match="does not read topic 'orders'"):
         drive(adding(topics=topics), given)
 
 
@@ -152,14 +151,14 @@ def test_the_method_of_a_schedule_is_called_with_a_tick():
     class Tidying(leaderq.ScheduledCareer):
         @leaderq.schedule("0 2 * * *", tz="Europe/Berlin")
         def tidy(self, tick: leaderq.Tick) -> None:
-            tick.write([Create(f"/reports/{tick.at:%F}")])
+            tick.write([zookeeper.Create(f"/reports/{tick.at:%F}")])
 
     held = term()
     Tidying().tidy(tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc), term=held))
-    assert held.written == [[Create("/reports/2026-03-29")]]
+    assert held.written == [[zookeeper.Create("/reports/2026-03-29")]]
     twice = tick(datetime(2026, 3, 29, 2, tzinfo=timezone.utc))
     twice.write([])
-    with pytest.raises(LeaderqError, match=r"call tick\.write once"):
+    with pytest.raises(errors.LeaderqError, match=r"call tick\.write once"):
         twice.write([])
 
 
@@ -168,12 +167,12 @@ def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
         @leaderq.schedule("0 2 * * *")
         async def tidy(self, tick: leaderq.AsyncTick) -> None:
             assert await tick.term.wait(1)
-            await tick.write([Create(f"/reports/{tick.at:%F}")])
+            await tick.write([zookeeper.Create(f"/reports/{tick.at:%F}")])
 
     held = term()
     at = datetime(2026, 3, 29, 2, tzinfo=timezone.utc)
     asyncio.run(Tidying().tidy(tick(at, term=leaderq.AsyncTerm(held))))
-    assert (held.written, held.waited_s) == ([[Create("/reports/2026-03-29")]], 1)
+    assert (held.written, held.waited_s) == ([[zookeeper.Create("/reports/2026-03-29")]], 1)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
         (lambda: term().depose(Reason.STEP_DOWN), "or use step_down"),
         (lambda: term().step_down(Reason.SESSION), "or use depose"),
         (lambda: term().write([("/x", b"1")]), "operation=('/x', b'1'): give"),
-        (lambda: term().write([Create("x")]), "'x'"),
+        (lambda: term().write([zookeeper.Create("x")]), "'x'"),
         (lambda: tick(datetime(2026, 3, 29, 2)), "give a datetime with a tzinfo"),
         (lambda: eventually(lambda: False, timeout_s=nan), "timeout_s=nan: give 0 or more"),
         (lambda: eventually(lambda: False, interval_s=-1), "interval_s=-1: give 0 or more"),
@@ -203,7 +202,7 @@ def test_the_coroutine_of_a_schedule_is_called_with_an_async_tick():
     ],
 )
 def test_what_would_test_nothing_or_something_else_is_refused(call, said):
-    with pytest.raises(ConfigurationError, match=re.escape(said)):
+    with pytest.raises(errors.ConfigurationError, match=re.escape(said)):
         call()
 
 

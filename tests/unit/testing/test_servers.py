@@ -9,10 +9,9 @@ import pytest
 
 from leaderq.errors import ConfigurationError, MissingPiece, ServerFailed
 from leaderq.testing import jars, java
-from leaderq.testing.jars import LockedJar
 
 CONTENT = b"the content of a jar"
-JAR = LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+JAR = jars.LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
 
 
 @pytest.fixture
@@ -25,8 +24,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def deliver(content: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fetched: list[str] = []
 
-    def fetcher(staging: Path) -> jars.Callable[[LockedJar], Path]:
-        def fetch(jar: LockedJar) -> Path:
+    def fetcher(staging: Path) -> jars.Callable[[jars.LockedJar], Path]:
+        def fetch(jar: jars.LockedJar) -> Path:
             fetched.append(jar.coordinate)
             staging.mkdir(exist_ok=True)
             (staging / jar.file_name).write_bytes(content)

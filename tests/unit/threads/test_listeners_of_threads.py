@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderq.errors import ConfigurationError, UnitAbandoned
-from leaderq.testing import eventually
+from leaderq import errors, testing
 from leaderq.threads import Listeners
 
 
@@ -54,7 +53,7 @@ def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
     assert "value=one" in caplog.text
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, UnitAbandoned])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, errors.UnitAbandoned])
 def test_what_strikes_a_listener_from_outside_is_raised_after_all_others_were_told(
     listeners, heard, error
 ):
@@ -168,17 +167,17 @@ def test_a_thread_of_its_own_tells_all_in_order_and_then_that_they_were_told():
 
     def rude(value: int) -> None:
         # Of this thread: logged, as everything else.
-        raise KeyboardInterrupt if value % 2 else UnitAbandoned
+        raise KeyboardInterrupt if value % 2 else errors.UnitAbandoned
 
     assert not listeners
     listeners.add(rude)
     listeners.add(hear)
     assert listeners
     listeners.announce(0, 1)
-    eventually(lambda: told == [0, 1])
+    testing.eventually(lambda: told == [0, 1])
     for value in range(2, 50, 2):
         listeners.announce(value, value + 1)
-    eventually(lambda: len(told) == 50)
+    testing.eventually(lambda: len(told) == 50)
     listeners.put(50)  # told before the thread ends, though nobody has woken it
     assert listeners.stop(30)
     assert told == heard == list(range(51))
@@ -223,7 +222,7 @@ def _raising(error: BaseException) -> Callable[[str], None]:
 def test_only_a_plain_function_can_listen():
     async def listen(value: str) -> None: ...
 
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(errors.ConfigurationError):
         Listeners[str]().add(listen)
 
 
@@ -270,7 +269,7 @@ def test_listeners_that_are_equal_or_cannot_be_compared_are_told_apart(heard):
 
 @pytest.mark.parametrize("kind", [print, "Event", None])
 def test_what_is_listened_for_is_a_class(listeners, kind):
-    with pytest.raises(ConfigurationError, match="give the class"):
+    with pytest.raises(errors.ConfigurationError, match="give the class"):
         listeners.add(print, kind)
     listeners.add(print, int | str)
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaderq.errors import ConfigurationError
-from leaderq.testing.nemesis import careers, checkers
-from leaderq.testing.nemesis.cluster import NemesisOptions
+from leaderq.testing.nemesis import careers, checkers, cluster
 from leaderq.testing.nemesis.history import History, Kind, Line, What
 
 
@@ -29,7 +28,7 @@ def test_what_cannot_be_shaken_is_refused(career, given, said, tmp_path, monkeyp
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setenv(careers.CAREER, career)
     with pytest.raises(ConfigurationError, match=said):
-        NemesisOptions(1, career, folder=tmp_path, **given)
+        cluster.NemesisOptions(1, career, folder=tmp_path, **given)
         careers.__getattr__("Recorded")
 
 

@@ -14,15 +14,13 @@ sys.path.append(str(Path(__file__).parents[4] / "integration" / "kafka"))
 from simulated_surroundings import BROKERS, SimulatedBroker, SimulatedSurroundings
 
 from leaderq.kafka.clients.producer import Message, ProducerSettings
-from leaderq.testing.simulation.kafka.cluster import ClusterSettings
-from leaderq.testing.simulation.kafka.network import SimulatedKafka
-from leaderq.testing.simulation.kafka.producer import SimulatedProducer
+from leaderq.testing.simulation.kafka import cluster, network, producer
 
 
 @pytest.fixture
 def kafka_broker(topic_name: str) -> Iterator[SimulatedBroker]:
-    settings = ClusterSettings(initial_rebalance_delay_s=0.0)
-    kafka = SimulatedKafka(settings, lock=threading.Lock(), address=f"{topic_name}:9092")
+    settings = cluster.ClusterSettings(initial_rebalance_delay_s=0.0)
+    kafka = network.SimulatedKafka(settings, lock=threading.Lock(), address=f"{topic_name}:9092")
     BROKERS[kafka.address] = kafka
     yield SimulatedBroker(kafka)
     del BROKERS[kafka.address]
@@ -42,7 +40,7 @@ def feed(kafka_broker: SimulatedBroker, four_partitions: str) -> Callable[[int, 
         headers = ([("n", value)] for value in values)
         messages = map(Message, [four_partitions] * len(values), values, keys, headers)
         settings = ProducerSettings(kafka_broker.address)
-        SimulatedProducer(kafka_broker.kafka, settings).send_all(messages, 10.0)
+        producer.SimulatedProducer(kafka_broker.kafka, settings).send_all(messages, 10.0)
         return values
 
     return put

@@ -7,17 +7,16 @@ from consumer_contract import ConsumerContract
 from producer_contract import ProducerContract
 from simulated_surroundings import SimulatedSurroundings, kafka_at
 
-from leaderq.kafka.clients.consumer import ConsumerSettings
-from leaderq.kafka.clients.producer import ProducerSettings
+from leaderq.kafka.clients import consumer, producer
 from leaderq.testing.simulation.kafka.consumer import SimulatedConsumer
 from leaderq.testing.simulation.kafka.producer import SimulatedProducer
 
 
-def simulated_consumer(settings: ConsumerSettings) -> SimulatedConsumer:
+def simulated_consumer(settings: consumer.ConsumerSettings) -> SimulatedConsumer:
     return SimulatedConsumer(kafka_at(settings.address), settings)
 
 
-def simulated_producer(settings: ProducerSettings) -> SimulatedProducer:
+def simulated_producer(settings: producer.ProducerSettings) -> SimulatedProducer:
     return SimulatedProducer(kafka_at(settings.address), settings)
 
 
