@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -19,17 +20,13 @@ def broken() -> http.HttpReply:
     raise RuntimeError("boom")
 
 
-def leaving() -> http.HttpReply:
-    raise SystemExit
-
-
 @pytest.fixture
 def endpoint(monkeypatch) -> Iterator[http.HttpEndpoint]:
     """One that closes no connection because of its age."""
     monkeypatch.setattr(http, "WITHIN_S", 600.0)
     with http.HttpEndpoint("127.0.0.1:0") as made:
         fine, big = (partial(http.HttpReply, 200, body) for body in ("fine\n", BIG))
-        leaves = http.InBackground(leaving)
+        leaves = http.InBackground(sys.exit)
         made.start({"/ok": fine, "/broken": broken, "/big": big, "/leaving": leaves})
         yield made
 

@@ -154,29 +154,24 @@ def test_a_career_that_is_written_wrongly_is_refused(written, said):
         drive(type("Hasty", (Diary,), written)())
 
 
-class Waiting(Diary):
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun = threading.Event()
-        self.go = threading.Event()
-
-    async def unit(self, term: AsyncTerm) -> None:
-        self.begun.set()
-        try:
-            while not self.go.is_set():
-                await asyncio.sleep(0.01)
-            self.note("finished")
-        except asyncio.CancelledError as exc:
-            self.note(f"cancelled: {exc.args[0]}")
-            raise
-
-
 @pytest.mark.parametrize("atomic", [False, True])
 def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
-    class Feed(Waiting):
+    begun, go = threading.Event(), threading.Event()
+
+    class Feed(Diary):
+        async def work(self) -> None:
+            begun.set()
+            try:
+                while not go.is_set():
+                    await asyncio.sleep(0.01)
+                self.note("finished")
+            except asyncio.CancelledError as exc:
+                self.note(f"cancelled: {exc.args[0]}")
+                raise
+
         async def unit(self, term: AsyncTerm) -> None:
             async with term.unit():
-                await super().unit(term)
+                await self.work()
             try:
                 await asyncio.sleep(3600)  # for the next message
             except asyncio.CancelledError:
@@ -185,8 +180,8 @@ def test_units_of_its_own_are_finished_and_what_only_waits_is_cancelled(atomic):
 
     Feed.atomic = atomic
     served = Served(career := Feed(), open_term())
-    assert career.begun.wait(30 * waiting.patience())
-    threading.Timer(0.1, career.go.set).start()
+    assert begun.wait(30 * waiting.patience())
+    threading.Timer(0.1, go.set).start()
     served.end()
     finished = ["finished", "waits no longer"]
     why = f"cancelled: the term ends: {Reason.STEP_DOWN.sentence}"
@@ -254,8 +249,7 @@ def test_tasks_that_a_unit_leaves_behind_are_cancelled_and_named(caplog):
                 await asyncio.sleep(0)
                 ended.append("leak")
 
-    driven = drive(Leaking(), units=1)
-    assert driven.error is None
+    assert drive(Leaking(), units=1).error is None
     assert len(ended) == 1000
     (told,) = [one.getMessage() for one in caplog.records if "left behind" in one.getMessage()]
     assert "by=a unit of term 1 tasks=1000" in told
@@ -279,8 +273,7 @@ def test_a_call_that_is_cancelled_with_all_tasks_before_its_first_step_is_made_a
         async def unit(self, term: AsyncTerm) -> None:
             await asyncio.sleep(0.01)
 
-    driven = drive(career := Clearing(), units=2)
-    assert driven.error is None
+    assert drive(career := Clearing(), units=2).error is None
     assert career.calls.count("execute") == 2
 
 

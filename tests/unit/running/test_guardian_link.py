@@ -148,14 +148,11 @@ class FakeSession:
     state = zookeeper.SessionState.CONNECTED
     credentials = zookeeper.Credentials(7, b"secret")
     resolved_servers = (("127.0.0.1", 2181),)
+    timeout_s = 24.0
+    shares = property(lambda self: Shares(self.timeout_s))
 
     def __init__(self) -> None:
-        self.timeout_s = 24.0
         self.listeners: list[Any] = []
-
-    @property
-    def shares(self) -> Shares:
-        return Shares(self.timeout_s)
 
     def add_listener(self, listener: Any) -> None:
         self.listeners.append(listener)
@@ -295,11 +292,7 @@ def test_of_several_terms_the_one_is_reported_whose_code_must_be_gone_first(guar
 
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
-PARENT = [
-    sys.executable,
-    "-c",
-    f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)",
-]
+PARENT = [*SLEEPER[:2], f"import subprocess, time; subprocess.Popen({SLEEPER!r}); time.sleep(600)"]
 WITHOUT_ITS_FIRST_THREAD = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
@@ -329,17 +322,12 @@ def test_a_process_that_goes_while_it_is_looked_at_has_no_children():
             reaper.join()
 
 
-def has_lost_its_first_thread(process: Path) -> bool:
-    return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-def is_named(process: Path) -> bool:
-    return (process / "comm").read_bytes() == CUT_NAME + b"\n"
-
-
 @pytest.mark.parametrize(
     ("program", "is_ready"),
-    [(WITHOUT_ITS_FIRST_THREAD, has_lost_its_first_thread), (NAMED, is_named)],
+    [
+        (WITHOUT_ITS_FIRST_THREAD, lambda process: ") Z " in (process / "stat").read_text()),
+        (NAMED, lambda process: (process / "comm").read_bytes() == CUT_NAME + b"\n"),
+    ],
 )
 def test_a_process_without_its_first_thread_or_with_a_name_cut_within_a_letter_is_found(
     program, is_ready

@@ -42,6 +42,14 @@ def closed() -> QueueClosed:
     return QueueClosed("closed")
 
 
+@pytest.fixture
+def full() -> Capacity:
+    """One with room for one, which is taken."""
+    capacity = Capacity(1)
+    capacity.acquire()
+    return capacity
+
+
 def test_one_that_gives_up_lets_those_behind_it_in():
     capacity = Capacity(10)
     capacity.acquire(8)
@@ -52,86 +60,75 @@ def test_one_that_gives_up_lets_those_behind_it_in():
     assert capacity.items == 9
 
 
-def test_closing_refuses_each_with_an_error_of_its_own_and_room_can_still_be_given_back():
-    capacity = Capacity(1)
-    capacity.acquire()
-    askers = [Asker(capacity, 1) for _ in range(2)]
-    capacity.close(closed)
-    capacity.close(lambda: QueueClosed("closed again"))
+def test_closing_refuses_each_with_an_error_of_its_own_and_room_can_still_be_given_back(full):
+    askers = [Asker(full, 1) for _ in range(2)]
+    full.close(closed)
+    full.close(lambda: QueueClosed("closed again"))
     assert not any(asker.is_in() for asker in askers)
     assert len({id(asker.answer) for asker in askers}) == 2  # one traceback each
-    for take in (capacity.acquire, capacity.take):
+    for take in (full.acquire, full.take):
         with pytest.raises(QueueClosed, match=r"^closed$"):
             take()
-    capacity.release()
-    assert (capacity.items, capacity.bytes) == (0, 0)
+    full.release()
+    assert (full.items, full.bytes) == (0, 0)
 
 
-def test_who_is_needed_to_make_room_takes_it_before_those_who_wait():
-    capacity = Capacity(1)
-    capacity.acquire()
-    asker = Asker(capacity, 1, 0)
-    capacity.take()
-    capacity.take(1, 7)
-    assert (capacity.items, capacity.bytes, capacity.waiting) == (3, 7, 1)
-    capacity.release(2)
-    capacity.release(1, 7)
+def test_who_is_needed_to_make_room_takes_it_before_those_who_wait(full):
+    asker = Asker(full, 1, 0)
+    full.take()
+    full.take(1, 7)
+    assert (full.items, full.bytes, full.waiting) == (3, 7, 1)
+    full.release(2)
+    full.release(1, 7)
     assert asker.is_in()
 
 
-def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once():
-    capacity = Capacity(1)
-    capacity.acquire()
-    asker = Asker(capacity, 1, 0)
+def test_emptiness_is_told_even_if_the_next_one_gets_in_at_once(full):
+    asker = Asker(full, 1, 0)
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(capacity.wait_empty(LONG_S)))
+    thread = threading.Thread(target=lambda: answers.append(full.wait_empty(LONG_S)))
     thread.start()
-    eventually(lambda: capacity._awaiting_empty)
-    capacity.release()
+    eventually(lambda: full._awaiting_empty)
+    full.release()
     assert asker.is_in()
     thread.join()
     assert answers == [True]
 
 
-def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line():
-    capacity = Capacity(1)
-    capacity.acquire()
+def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line(full):
     other = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         other.start()
-        capacity.acquire(timeout_s=LONG_S)
+        full.acquire(timeout_s=LONG_S)
     other.join()
-    assert (capacity.items, capacity.waiting) == (1, 0)
-    capacity.release()
-    assert capacity.acquire(timeout_s=0)
+    assert (full.items, full.waiting) == (1, 0)
+    full.release()
+    assert full.acquire(timeout_s=0)
 
 
-def test_who_has_any_time_waits_for_room_and_who_has_none_does_not(monkeypatch):
-    capacity, waits = Capacity(1), []
-    capacity.acquire()
+def test_who_has_any_time_waits_for_room_and_who_has_none_does_not(full, monkeypatch):
+    waits = []
     monkeypatch.setattr(
         "leaderq.threads.capacity.Waker.wait", lambda _, left_s: waits.append(left_s)
     )
-    assert not any(capacity.acquire(timeout_s=left_s) for left_s in (0, 0.5))
+    assert not any(full.acquire(timeout_s=left_s) for left_s in (0, 0.5))
     assert waits == [0.5]
 
 
-def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(monkeypatch):
-    capacity = Capacity(1)
-    capacity.acquire()
+def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(full, monkeypatch):
     behind: list[Asker] = []
 
     def interrupted(_waker: object, _timeout_s: float | None) -> bool:
         monkeypatch.undo()
-        behind.append(Asker(capacity, 1, 0))
-        capacity.release()  # to the one that is being interrupted, which was first
+        behind.append(Asker(full, 1, 0))
+        full.release()  # to the one that is being interrupted, which was first
         raise KeyboardInterrupt
 
     monkeypatch.setattr("leaderq.threads.capacity.Waker.wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        capacity.acquire()
+        full.acquire()
     assert behind[0].is_in()
-    assert capacity.items == 1
+    assert full.items == 1
 
 
 def test_more_than_was_taken_cannot_be_released():

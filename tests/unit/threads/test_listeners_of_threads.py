@@ -22,7 +22,6 @@ def heard() -> list[str]:
 
 
 def test_values_arrive_in_order_even_if_announced_from_within_a_listener(listeners, heard):
-
     def first(value: str) -> None:
         if value == "suspended":
             listeners.announce("lost")
@@ -235,7 +234,7 @@ def test_an_interrupt_of_a_listeners_own_is_logged_where_no_ctrl_c_can_come(list
     assert heard == ["one"]
 
 
-def test_listeners_that_are_equal_or_cannot_be_compared_are_told_apart(heard):
+def test_listeners_that_are_equal_or_cannot_be_compared_are_told_apart(listeners, heard):
     class Equal:
         def __init__(self, name: str) -> None:
             self.name = name
@@ -255,7 +254,6 @@ def test_listeners_that_are_equal_or_cannot_be_compared_are_told_apart(heard):
         def hear(self, value: str) -> None:
             heard.append(value)
 
-    listeners: Listeners[str] = Listeners()
     one, raising = Equal("one "), Raising("raising ")
     for listener in (one, Equal("two "), raising, raising.hear, raising.hear):
         listeners.add(listener)
@@ -274,14 +272,15 @@ def test_what_is_listened_for_is_a_class(listeners, kind):
     listeners.add(print, int | str)
 
 
-def test_a_class_that_cannot_be_asked_for_its_instances_keeps_no_value_from_the_others(heard):
+def test_a_class_that_cannot_be_asked_for_its_instances_keeps_no_value_from_the_others(
+    listeners, heard
+):
     class Meta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             raise OSError
 
     class Odd(metaclass=Meta): ...
 
-    listeners: Listeners[str] = Listeners()
     listeners.add(print, Odd)
     listeners.add(heard.append)
     listeners.call("one")

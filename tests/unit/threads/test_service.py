@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -72,14 +73,9 @@ def test_nothing_runs_after_a_stop_in_whatever_order_many_threads_call(made):
         for seed in range(ROUNDS):
             subject, faults = made(), []
             gate = threading.Barrier(CALLERS)
-            callers = [
-                threading.Thread(target=call, args=(subject, gate, f"{seed} {number}", faults))
-                for number in range(CALLERS)
-            ]
-            for caller in callers:
-                caller.start()
-            for caller in callers:
-                caller.join()
+            with ThreadPoolExecutor(CALLERS) as pool:
+                for number in range(CALLERS):
+                    pool.submit(call, subject, gate, f"{seed} {number}", faults)
             subject[0].stop()
             assert not faults, f"seed {seed}: {faults}"
             assert running() == 0, f"seed {seed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import methodcaller
 
 from surroundings import RealKafka
 
@@ -70,11 +71,7 @@ class SimulatedSurroundings(RealKafka):
         address: str, topics: Mapping[str, int], configs: Mapping[str, str] | None = None
     ) -> None:
         for topic, count in topics.items():
-            kafka_at(address).acts(
-                lambda cluster, topic=topic, count=count: cluster.create_topic(
-                    topic, count, configs
-                )
-            )
+            kafka_at(address).acts(methodcaller("create_topic", topic, count, configs))
 
     @staticmethod
     def delete_topic(address: str, topic: str) -> None:
