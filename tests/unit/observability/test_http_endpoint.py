@@ -8,16 +8,13 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 import pytest
+from mute import raising
 
 from leaderq import errors, testing
 from leaderq.observability import http
 from leaderq.testing.waiting import patience
 
 BIG = b"x" * 3_000_000
-
-
-def broken() -> http.HttpReply:
-    raise RuntimeError("boom")
 
 
 @pytest.fixture
@@ -27,7 +24,9 @@ def endpoint(monkeypatch) -> Iterator[http.HttpEndpoint]:
     with http.HttpEndpoint("127.0.0.1:0") as made:
         fine, big = (partial(http.HttpReply, 200, body) for body in ("fine\n", BIG))
         leaves = http.InBackground(sys.exit)
-        made.start({"/ok": fine, "/broken": broken, "/big": big, "/leaving": leaves})
+        made.start(
+            {"/ok": fine, "/broken": raising(RuntimeError("boom")), "/big": big, "/leaving": leaves}
+        )
         yield made
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mute import TOLD, Mute
+from mute import TOLD, Mute, raising
 from terms import open_term
 
 from leaderq import Deposed, LeaderCareer, events
@@ -62,13 +62,6 @@ def serve(career, term, **others) -> tuple[CareerFailed | None, list[events.Care
     bus = events.EventBus()
     bus.subscribe(events.CareerError, errors.append)
     return stage_runner(career, term, events=bus, **others).serve(), errors
-
-
-def raising(error):
-    def act(_term):
-        raise error
-
-    return act
 
 
 class Delegating(Exception):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mute import raising
 
 from leaderq.errors import ConfigurationError, ServerFailed
 from leaderq.testing import FaultProxy, ZooKeeperEnsemble, ZooKeeperServer, plugin, ports, provision
@@ -26,14 +27,13 @@ class Silent(Rule):
         return None
 
 
-def raising(_body: bytes) -> bool:
-    raise KeyError("of the user")
-
-
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        (lambda proxy: proxy.drop_replies(raising), "KeyError: 'of the user'"),
+        (
+            lambda proxy: proxy.drop_replies(raising(KeyError("of the user"))),
+            "KeyError: 'of the user'",
+        ),
         (lambda proxy: proxy.add_rule(Silent()), "decision=None: give"),
         (lambda proxy: proxy.drop_replies(lambda _: proxy.cut()), "cannot order its own"),
     ],
@@ -77,7 +77,7 @@ def proxy() -> FaultProxy:
         (lambda: proxy().delay(nan), "seconds=nan: give 0 or more"),
         (lambda: proxy().freeze_direction("to_sever"), "give 'to_server' or 'to_client'"),  # type: ignore[arg-type]
         (lambda: proxy().drop_replies(0), "which=0: give 1 or more"),
-        (lambda: proxy().add_rule(raising), "give Rule"),  # type: ignore[arg-type]
+        (lambda: proxy().add_rule(pytest.fail), "give Rule"),  # type: ignore[arg-type]
         (lambda: proxy().drop_reply_to(None), "request is None"),  # type: ignore[arg-type]
         (lambda: ports.lease_port(0), "port=0: give 1 to 65535"),
         (lambda: ports.lease_port(1 << 16), "port=65536: give 1 to 65535"),

@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
 
 import pytest
+from mute import raising
 
 from leaderq import errors, testing
 from leaderq.threads import Listeners
@@ -41,7 +41,7 @@ class Rude(BaseException):
 def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
     listeners, heard, error, caplog
 ):
-    listeners.add(_raising(error("bad listener")))
+    listeners.add(raising(error("bad listener")))
     listeners.add(heard.append)
     with caplog.at_level(logging.ERROR):
         listeners.announce("one")
@@ -56,7 +56,7 @@ def test_a_listener_that_raises_is_logged_and_the_others_still_hear(
 def test_what_strikes_a_listener_from_outside_is_raised_after_all_others_were_told(
     listeners, heard, error
 ):
-    interrupt = _raising(error())
+    interrupt = raising(error())
     listeners.add(interrupt)
     listeners.add(heard.append)
     listeners.put("one")
@@ -73,10 +73,10 @@ def test_what_strikes_a_listener_from_outside_is_raised_after_all_others_were_to
 
 
 def test_ctrl_c_between_two_calls_leaves_the_rest_to_the_next_delivery(listeners, heard):
-    listeners.add(_raising(ValueError("what is logged")))
+    listeners.add(raising(ValueError("what is logged")))
     listeners.add(heard.append)
     handler = logging.Handler()
-    handler.emit = _raising(KeyboardInterrupt())
+    handler.emit = raising(KeyboardInterrupt())
     log = logging.getLogger("leaderq.threads.listeners")
     log.addHandler(handler)
     try:
@@ -211,13 +211,6 @@ def test_who_listens_for_a_class_hears_its_values_only_announced_or_called():
     assert (numbers, everything) == ([1, 1, 3], [1, 1, "two", "two", 3])
 
 
-def _raising(error: BaseException) -> Callable[[str], None]:
-    def listener(_value: str) -> None:
-        raise error
-
-    return listener
-
-
 def test_only_a_plain_function_can_listen():
     async def listen(value: str) -> None: ...
 
@@ -226,7 +219,7 @@ def test_only_a_plain_function_can_listen():
 
 
 def test_an_interrupt_of_a_listeners_own_is_logged_where_no_ctrl_c_can_come(listeners, heard):
-    listeners.add(_raising(KeyboardInterrupt()))
+    listeners.add(raising(KeyboardInterrupt()))
     listeners.add(heard.append)
     other = threading.Thread(target=listeners.announce, args=("one",))
     other.start()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from mute import raising
 
 from leaderq.testing import eventually
 from leaderq.threads import Listeners, SerialExecutor, Service
@@ -127,10 +128,7 @@ def test_a_stop_with_a_time_limit_tells_whether_it_has_ended():
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
 def test_what_it_raises_is_kept_and_logged(error, caplog):
-    def run(_service: Service) -> None:
-        raise error
-
-    service = Service(NAME, run)
+    service = Service(NAME, raising(error))
     with caplog.at_level(logging.ERROR):
         service.start()
         eventually(lambda: not service.is_running)
@@ -171,12 +169,8 @@ def test_a_pause_is_ended_by_a_stop_but_not_by_a_wake_which_the_next_wait_gets()
 def test_a_start_for_which_the_system_has_no_thread_may_be_made_again(monkeypatch):
     work = Work()
     service = Service(NAME, work.run)
-
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError, match="can't start"):
             service.start()
         executor = SerialExecutor(NAME)
