@@ -47,13 +47,12 @@ prometheus_client: Any = pytest.importorskip("prometheus_client", reason="needs 
 Process = partial(Scraped, prometheus_client)
 
 
-def _figures_of(source: FigureSource) -> list[str]:
-    return [row.figure for row in metrics.TABLE if row.source is source]
+def _zeros(source: FigureSource) -> dict[str, float]:
+    return {row.figure: 0.0 for row in metrics.TABLE if row.source is source}
 
 
 FINE = {"takes": 1.0, "oldest_age_s": 0.0}
 """What a producer offers whose sink and journal are as they should be."""
-SCHEDULE, PRODUCER = _figures_of(FigureSource.SCHEDULE), _figures_of(FigureSource.PRODUCER)
 
 
 class Scrapes:
@@ -66,8 +65,8 @@ class Scrapes:
         self.values: dict[str, list[str]] = {}
         self.steps = 0
         self.drain, self.queue = DrainFigures(), QueueFigures("q", lambda counts: {})
-        self.schedule = dict.fromkeys(SCHEDULE, 0.0)
-        self.producer = dict.fromkeys(PRODUCER, 0.0) | FINE
+        self.schedule = _zeros(FigureSource.SCHEDULE)
+        self.producer = _zeros(FigureSource.PRODUCER) | FINE
         offer_figures(FigureSource.DRAIN, "c", self.drain, DrainFigures.read)
         offer_figures(FigureSource.SCHEDULE, "s", self, lambda self: self.schedule)
         offer_figures(FigureSource.PRODUCER, "p", self, lambda self: self.producer)

@@ -75,9 +75,7 @@ def test_a_batch_is_one_span_linked_once_to_each_sender_and_to_nothing_else(span
     assert career.current.get_span_context() == span.context
 
 
-def test_links_take_a_hundredth_of_the_time_and_a_span_without_them_says_so(
-    spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_take_a_hundredth_of_the_time_and_a_span_without_them_says_so(spans, monkeypatch):
     monkeypatch.undo()  # the share is that of a program
     looks = count(step=0.0001)  # so much passes between looks at the clock
     now_s = clock.now_s()
@@ -217,9 +215,7 @@ class Untold(ValueError):
         raise RuntimeError("no text")
 
 
-def test_an_error_that_is_its_own_cause_or_has_no_text_leaves_the_handler_as_it_is(
-    spans: Spans,
-) -> None:
+def test_an_error_that_is_its_own_cause_or_has_no_text_leaves_the_handler_as_it_is(spans):
     one, other = ValueError("no"), ValueError("because")
     one.__cause__, other.__cause__ = other, one
     for error in (one, Untold()):

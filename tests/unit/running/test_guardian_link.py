@@ -173,13 +173,6 @@ class Guardian:
         bus.subscribe(events.GuardianLost, self.events.append)
         self.link.attach(self.session, bus, career="c", candidate="a", lost=self.lost.set)
 
-    def watching(self) -> term.OpenTerm:
-        self.attach()
-        led = open_term(3, lasts_s=100.0)
-        self.link.watch_term(led, 10.0)
-        eventually(self.reports)
-        return led
-
     def read(self) -> list[dict[str, Any]]:
         self.end.setblocking(False)
         try:
@@ -203,8 +196,16 @@ def guardian():
     made.link._link.close()
 
 
-def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
-    led = guardian.watching()
+@pytest.fixture
+def led(guardian):
+    guardian.attach()
+    watched = open_term(3, lasts_s=100.0)
+    guardian.link.watch_term(watched, 10.0)
+    eventually(guardian.reports)
+    return watched
+
+
+def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian, led):
     assert guardian.reports()[-1]["lease_until_s"] == led.deadline
     for move, by_s in ((led.prolong, 50.0), (led.shorten, -20.0)):
         until_s = led.deadline + by_s
@@ -212,16 +213,14 @@ def test_a_lease_that_is_prolonged_or_shortened_is_reported_at_once(guardian):
         assert guardian.reports()[-1]["lease_until_s"] == until_s
 
 
-def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian):
-    led = guardian.watching()
+def test_a_deposing_reason_ends_the_lease_now_whatever_the_budget(guardian, led):
     led.wind_up(term.Reason.NODE_DELETED)
     report = guardian.reports()[-1]
     assert report["lease_until_s"] <= now_s()
     assert report["budget_until_s"] is None
 
 
-def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
-    led = guardian.watching()
+def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian, led):
     led.wind_up(term.Reason.STEP_DOWN)
     report = guardian.reports()[-1]
     assert report["lease_until_s"] == led.deadline
@@ -230,8 +229,7 @@ def test_a_planned_end_has_its_budget_and_its_lease_goes_on(guardian):
     assert guardian.reports()[-1]["budget_until_s"] == report["budget_until_s"]
 
 
-def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
-    led = guardian.watching()
+def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian, led):
     guardian.session.timeout_s = 2.4
     guardian.link.report(handing_over=led)
     guardian.session.timeout_s = 24.0
@@ -239,8 +237,7 @@ def test_a_shorter_time_out_makes_a_shorter_grace_and_it_stays(guardian):
     assert guardian.reports()[-1]["grace_s"] == pytest.approx(0.1)
 
 
-def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
-    led = guardian.watching()
+def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian, led):
     guardian.link.forget_term(led)
     led.wind_up(term.Reason.LEASE)
     guardian.link.report(handing_over=led)
@@ -248,9 +245,8 @@ def test_nothing_of_a_term_is_reported_after_its_code_has_returned(guardian):
 
 
 def test_a_guardian_that_does_not_read_never_blocks_the_worker_and_hears_the_newest_when_it_does(
-    guardian,
+    guardian, led
 ):
-    led = guardian.watching()
     for number in range(600):
         guardian.session.timeout_s = 10.0 - number / 100  # so that each has something to say
         guardian.link.report(handing_over=led)

@@ -179,11 +179,6 @@ def test_a_stage_that_returns_work_to_do_has_failed(hidden):
     assert career.calls == ["inaugurate", "execute", "handOver"]
 
 
-def spin() -> None:
-    while True:
-        pass
-
-
 def test_a_spinning_unit_that_goes_on_after_each_exception_is_abandoned_and_cleans_up():
     unit, running, cleaned = stages.AbandonableUnit(), threading.Event(), []
 
@@ -192,7 +187,8 @@ def test_a_spinning_unit_that_goes_on_after_each_exception_is_abandoned_and_clea
             while True:
                 try:
                     running.set()
-                    spin()
+                    while True:
+                        pass
                 except Exception:
                     continue
         finally:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,8 +69,6 @@ def test_whoever_waits_for_a_budget_is_told_of_each(at):
 
 
 class Watched(LeaderCareer):
-    answers: list[Any]
-
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
 
@@ -92,11 +91,8 @@ class AtOnce:
         AtOnce.made.append(self)
 
     def start(self) -> None:
-        work = self.named.get("target")
-        if work is not None:
-            work()
-        else:
-            self.words[1](self)
+        work = self.named.get("target") or partial(self.words[1], self)
+        work()
 
     def join(self, within_s: float) -> None:
         self.joined = within_s

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import tempfile
-from collections.abc import Callable
 from math import nan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +36,7 @@ class Silent(Rule):
         (lambda proxy: proxy.drop_replies(lambda _: proxy.cut()), "cannot order its own"),
     ],
 )
-def test_a_rule_that_fails_is_logged_and_the_proxy_serves_on(
-    order: Callable[[FaultProxy], None], said: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_rule_that_fails_is_logged_and_the_proxy_serves_on(order, said, caplog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(LONG_S)
         with FaultProxy(f"127.0.0.1:{server.getsockname()[1]}") as proxy:
@@ -85,12 +81,12 @@ def proxy() -> FaultProxy:
         (lambda: ZooKeeperEnsemble(0), "size=0: give 1 or more"),
     ],
 )
-def test_what_cannot_be_done_is_refused(call: Callable[[], object], said: str) -> None:
+def test_what_cannot_be_done_is_refused(call, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         call()
 
 
-def test_of_a_given_server_only_the_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_given_server_only_the_address_is_known(monkeypatch):
     monkeypatch.setenv("LEADERQ_ZOOKEEPER", "zk:2181")
     given: Any = provision.provided("ZooKeeperEnsemble").start()
     assert (given.address, hasattr(given, "__wrapped__")) == ("zk:2181", False)
@@ -110,9 +106,7 @@ def test_a_candidate_that_runs_is_not_started_again() -> None:
     assert not candidate.alive
 
 
-def test_folders_that_cannot_be_written_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_cannot_be_written_are_told(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch()
     keeper = plugin._LogKeeper(file / "logs")

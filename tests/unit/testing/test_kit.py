@@ -91,9 +91,8 @@ def test_what_is_produced_stands_only_if_its_batch_is_committed():
     def handle_record(self: Any, record: Record, term: Any) -> None:
         self.produce("out", b"%d" % record.value)
 
-    driven = drive(
-        adding(offsets="transaction", handle_record=handle_record), THREE, failing_commit=2
-    )
+    career = adding(offsets="transaction", handle_record=handle_record)
+    driven = drive(career, THREE, failing_commit=2)
     assert [message.value for message in driven.produced] == [b"7", b"8"]
 
 
@@ -134,11 +133,8 @@ def test_the_examples_of_the_documentation_run():
         def handle(self, batch: Sequence[Record], term: Any) -> None:
             written.update((record.value, 1) for record in batch)
 
-    text = (
-        str(kit.__doc__)
-        .partition(".. code-block:: python")[2]
-        .partition("Everything that needs no server")[0]
-    )
+    text = str(kit.__doc__).partition(".. code-block:: python")[2]
+    text = text.partition("Everything that needs no server")[0]
     names: dict[str, Any] = {"Billing": Billing, "Reason": Reason, "bills": lambda: written}
     exec(textwrap.dedent(text), names)
     tests = [name for name in names if name.startswith("test_")]

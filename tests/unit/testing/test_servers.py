@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def deliver(content: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fetched: list[str] = []
 
-    def fetcher(staging: Path) -> jars.Callable[[jars.LockedJar], Path]:
-        def fetch(jar: jars.LockedJar) -> Path:
-            fetched.append(jar.coordinate)
-            staging.mkdir(exist_ok=True)
-            (staging / jar.file_name).write_bytes(content)
-            return staging / jar.file_name
+    def fetch(staging: Path, jar: jars.LockedJar) -> Path:
+        fetched.append(jar.coordinate)
+        staging.mkdir(exist_ok=True)
+        (staging / jar.file_name).write_bytes(content)
+        return staging / jar.file_name
 
-        return fetch
-
-    monkeypatch.setattr(jars, "_fetcher", fetcher)
+    monkeypatch.setattr(jars, "_fetcher", lambda staging: partial(fetch, staging))
     return fetched
 
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mute import raising
 
 from leaderq.base.clock import now_s
 from leaderq.errors import ConfigurationError
@@ -67,17 +69,9 @@ assert answer
 
 
 def test_two_who_wake_at_once_wake_one_waiter():
-    class Overtaken:
-        """A lock that another thread releases between a look at it and its release."""
-
-        def locked(self) -> bool:
-            return True
-
-        def release(self) -> None:
-            raise RuntimeError("release unlocked lock")
-
-    waker = Waker()
-    waker._lock = Overtaken()
+    waker, unlocked = Waker(), RuntimeError("release unlocked lock")
+    # a lock that another thread releases between a look at it and its release
+    waker._lock = SimpleNamespace(locked=lambda: True, release=raising(unlocked))
     waker.wake()
 
 
