@@ -47,9 +47,7 @@ def written(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def logged(
-    capsys: pytest.CaptureFixture[str], event: Event, form: str = "json", level: str = "info"
-) -> str:
+def logged(capsys, event: Event, form: str = "json", level: str = "info") -> str:
     configure(form, level)
     bus = EventBus()
     undo = log_events(bus)
@@ -205,9 +203,8 @@ def test_a_pipe_that_somebody_made_non_blocking_loses_no_lines():
 def test_a_forked_child_logs_too():
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
-    handler = BackgroundHandler(stream)
     log = logging.Logger("test")
-    log.addHandler(handler)
+    log.addHandler(handler := BackgroundHandler(stream))
     log.info("parent")
     handler.flush()
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,12 +176,10 @@ class Guardian:
 
     def read(self) -> list[dict[str, Any]]:
         self.end.setblocking(False)
-        try:
+        with suppress(BlockingIOError):
             while data := self.end.recv(1 << 20):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 self.heard += [json.loads(line) for line in lines]
-        except BlockingIOError:
-            pass
         return self.heard
 
     def reports(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leaderq.errors import QueueClosed
 from leaderq.testing import eventually
-from leaderq.threads import Capacity, WaitingLine
+from leaderq.threads import Capacity, WaitingLine, Waker
 
 LONG_S = 60.0
 
@@ -108,9 +108,7 @@ def test_ctrl_c_in_a_wait_takes_no_room_and_leaves_the_line(full):
 
 def test_who_has_any_time_waits_for_room_and_who_has_none_does_not(full, monkeypatch):
     waits = []
-    monkeypatch.setattr(
-        "leaderq.threads.capacity.Waker.wait", lambda _, left_s: waits.append(left_s)
-    )
+    monkeypatch.setattr(Waker, "wait", lambda _, left_s: waits.append(left_s))
     assert not any(full.acquire(timeout_s=left_s) for left_s in (0, 0.5))
     assert waits == [0.5]
 
@@ -124,7 +122,7 @@ def test_room_that_was_given_to_one_who_is_interrupted_goes_to_the_next(full, mo
         full.release()  # to the one that is being interrupted, which was first
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("leaderq.threads.capacity.Waker.wait", interrupted)
+    monkeypatch.setattr(Waker, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         full.acquire()
     assert behind[0].is_in()
