@@ -84,6 +84,11 @@ def harmless(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def harmless_lines(text: str) -> str:
+    """``text`` as :func:`harmless` makes it, but still in its lines."""
+    return "\n".join(map(harmless, text.split("\n")))
+
+
 def cut(text: str, width: int, *, is_longer: bool = False) -> str:
     """``text``, cut to ``width`` characters. It ends in an ellipsis if it was cut or
     ``is_longer``.

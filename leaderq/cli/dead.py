@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq.admin.text import cut, harmless, iso
+from leaderq.admin.text import cut, harmless, harmless_lines, iso
 from leaderq.base import clock, host
 from leaderq.cli.connecting import (
     ONE_CAREER,
@@ -134,7 +134,7 @@ def show(given: Given) -> None:
     if origin := said.get("origin"):
         said["origin"] = _ORIGIN_FORMAT.format(**origin)
     for name, value in said.items():
-        click.echo(f"{name:<10}{'-' if value is None else _in_lines(value)}")
+        click.echo(f"{name:<10}{'-' if value is None else harmless_lines(str(value))}")
     click.echo("headers")
     for name, value in record.headers:
         click.echo(f"  {harmless(name)}: {_shown(value)}")
@@ -417,11 +417,6 @@ def _resend(chosen: tuple[DeadLetter, Message]) -> dict[str, Any]:
         "times": letter.times,
         "error": letter.error,
     }
-
-
-def _in_lines(value: object) -> str:
-    """``value`` as a text whose lines a terminal can show safely."""
-    return "\n".join(map(harmless, str(value).split("\n")))
 
 
 def _shown(data: bytes | None) -> str:

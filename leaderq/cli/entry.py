@@ -112,12 +112,12 @@ def _invoked(arguments: list[str]) -> object:
 
 
 def _complain(sentence: str, remedy: str = "") -> None:
-    from leaderq.admin.text import harmless  # not needed for --help
+    from leaderq.admin.text import harmless_lines  # not needed for --help
 
     comma = " " if sentence.endswith("?") else "; "
     text = f"leaderq: error: {sentence}{comma + remedy if remedy else ''}"
     with suppress(OSError):  # nobody reads it; the exit code says it, too
-        click.echo("\n".join(map(harmless, text.split("\n"))), err=True)
+        click.echo(harmless_lines(text), err=True)
 
 
 def _trace(error: Exception, arguments: list[str]) -> None:

@@ -18,15 +18,7 @@ import click
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch, verb
-from leaderq.cli.output import (
-    abandon_output,
-    conclude,
-    json_value,
-    require_output,
-    say,
-    write_json,
-    write_rows,
-)
+from leaderq.cli.output import conclude, json_value, require_output, say, write_json, write_rows
 from leaderq.cli.signals import Stopping
 from leaderq.config import Section
 from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, SinkAway, SinkBroken
@@ -207,7 +199,6 @@ def replay(given: Given) -> None:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        abandon_output()
         raise LeaderqError(f"standard output cannot be written: {exc}") from exc
     say(f"{count} records written")
 

@@ -70,11 +70,6 @@ def write_json(value: Mapping[str, Any]) -> None:
     click.echo(json_line(value))
 
 
-def abandon_output() -> None:
-    """Let nothing be flushed to standard output any more, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def conclude(sentence: str, as_json: bool, **values: Any) -> None:
     """Write what a verb has done: ``sentence`` as its last line and, with ``as_json``, ``values``
     as one object.

@@ -26,7 +26,7 @@ from leaderq.admin.dyno_queues import DynoDrain
 from leaderq.base import clock
 from leaderq.base.exits import ExitCode
 from leaderq.cli.options import JSON, YES, Given, needs_yes, number, switch
-from leaderq.cli.output import abandon_output, json_line, progress, require_output, say
+from leaderq.cli.output import json_line, progress, require_output, say
 from leaderq.cli.queue.options import KIND, LOCK_PATH, QUEUE, keeping, queue_verb
 from leaderq.cli.queue.showing import AnyKind, item_json
 from leaderq.cli.signals import Stopping
@@ -186,7 +186,6 @@ def drain(given: Given) -> ExitCode:
             if not follow:
                 raise
         except OSError as exc:
-            abandon_output()
             if isinstance(exc, BrokenPipeError):
                 say("the reader went away; what it had not read went back")
             else:
