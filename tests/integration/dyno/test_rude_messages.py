@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from forks import in_child
+from mute import raising
 
 from leaderq.dyno import Delivery, DynoQueue, Kill, Message, Postpone, StaleLease, Worker
 from leaderq.errors import (
@@ -111,13 +112,6 @@ def test_a_result_is_written_with_the_acknowledgement_or_neither(session):
         with pytest.raises(StaleLease):
             one.ack([Create("/own/other")])
         assert session.exists("/own/other") is None
-
-
-def raising(error: BaseException) -> Callable[[Delivery], None]:
-    def act(_: Delivery) -> None:
-        raise error
-
-    return act
 
 
 async def never(_: Delivery) -> None:
