@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, cast
-from urllib.parse import unquote
 
 from leaderq.admin.text import iso
 from leaderq.base import clock
@@ -19,7 +18,7 @@ from leaderq.dyno import DeadMessage, Delivery, DynoQueue, MissingBody, StaleLea
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
 from leaderq.dyno.message import DeliveryState, Frame, frame_of
-from leaderq.dyno.shard_view import read_claims
+from leaderq.dyno.shard_view import read_claims, shards_below
 from leaderq.engine.dead_letters import Moved, OnProgress
 from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Purged
@@ -110,7 +109,7 @@ class DynoAdmin:
         self.path = path
         self._session = session
         self._paths = DynoPaths(path)
-        self._shards = sorted(unquote(part) for part in children_of(session, self._paths.shards))
+        self._shards = shards_below(session, self._paths)
         self.queue = DynoQueue(session, path)
         self.dead_letters = DynoLetters(self.queue)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from leaderq.errors import ConfigurationError
 from leaderq.zookeeper.paths import join
@@ -95,6 +95,17 @@ def escaped(text: str) -> str:
             " letter outside ASCII counts 6 to 12"
         )
     return raw.replace(".", "%2E") if text.strip(".") == "" else raw
+
+
+def unescaped(part: str) -> str | None:
+    """The text for which :func:`escaped` returns ``part``; ``None`` if there is no such text: the
+    znode is not one of leaderq's.
+    """
+    try:
+        text = unquote(part, errors="surrogatepass")
+        return text if escaped(text) == part else None
+    except (UnicodeDecodeError, ConfigurationError):
+        return None
 
 
 class ShardPaths:

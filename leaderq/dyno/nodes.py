@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
-from urllib.parse import unquote
 
 from leaderq.base import chance, host
 from leaderq.dyno.bodies import Bodies
@@ -20,8 +19,9 @@ from leaderq.dyno.layout import (
     kept_until_ms,
     parsed_name,
     parsed_rest,
+    unescaped,
 )
-from leaderq.dyno.shard_view import ShardView, read_claims
+from leaderq.dyno.shard_view import ShardView, read_claims, shards_below
 from leaderq.dyno.shards import LEASE_S, QueueSettings
 from leaderq.dyno.transitions import absence, without_missing
 from leaderq.engine.members import ReadAfterNews
@@ -116,11 +116,8 @@ class QueueNodes(ReadAfterNews):
 
     def shards(self) -> tuple[str, ...]:
         """Return all shards that exist, and all to which messages are pushed."""
-        found = self._there()
+        found = shards_below(self.session, self.paths)
         return tuple(dict.fromkeys([*self.settings().shards, *found]))
-
-    def _there(self) -> list[str]:
-        return sorted(unquote(part) for part in children_of(self.session, self.paths.shards))
 
     def _found(self) -> tuple[QueueSettings, int | None]:
         """Return the queue's settings, or those that it would get, and the version of its root if
@@ -132,7 +129,8 @@ class QueueNodes(ReadAfterNews):
             data, stat = b"", None
         found, version = QueueSettings.read(data), None if stat is None else stat.version
         if found is None:
-            shards = tuple(dict.fromkeys([*self.given_shards, *self._there()])) or ("0",)
+            there = shards_below(self.session, self.paths)
+            shards = tuple(dict.fromkeys([*self.given_shards, *there])) or ("0",)
             lease_s = LEASE_S if self.given_lease_s is None else self.given_lease_s
             found = QueueSettings(shards, len(shards), lease_s, self.given_ageing_s)
             return found, None if data else version  # foreign data are left as they are
@@ -323,7 +321,8 @@ def leftovers(nodes: QueueNodes, place: Callable[[str], object]) -> Iterator[Lef
             data, stat = session.get(path)
         except NoNode:
             continue
-        if kept_until_ms(data) is not None or place(unquote(part)) is not None:
+        id = unescaped(part)
+        if id is None or kept_until_ms(data) is not None or place(id) is not None:
             continue
         again = session.exists(path)  # it may have gone with its message, and be another's
         if again is not None and again.czxid == stat.czxid:

@@ -16,7 +16,7 @@ from typing import Any
 
 from leaderq.base import clock
 from leaderq.dyno.index import LONGEST_S, Choice, ShardIndex
-from leaderq.dyno.layout import NO_GROUP, ShardPaths, rest_name
+from leaderq.dyno.layout import NO_GROUP, DynoPaths, ShardPaths, rest_name, unescaped
 from leaderq.dyno.message import DeliveryState
 from leaderq.engine.members import ReadAfterNews
 from leaderq.engine.reading_ahead import RowsAhead
@@ -24,7 +24,7 @@ from leaderq.errors import LeaderqError, NoNode
 from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
-from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 _READ_AT_A_TIME = 250
@@ -246,6 +246,13 @@ class ShardView(ReadAfterNews):
         with self.lock:
             self.index.release(names)
         self._notify()
+
+
+def shards_below(session: Session, paths: DynoPaths) -> list[str]:
+    """Return the names of the shards that a queue has; a znode that cannot be one of leaderq's is
+    left alone.
+    """
+    return sorted(filter(None, map(unescaped, children_of(session, paths.shards))))
 
 
 def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> dict[str, ClaimRead]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from leaderq.base import chance
 from leaderq.base.arguments import in_seconds, is_text
+from leaderq.dyno.layout import escaped
 from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
 
@@ -58,6 +59,8 @@ class QueueSettings:
             shards, ageing_s = tuple(said["shards"]), said.get("ageing_s")
             if _FORMAT not in said or not shards or not all(map(is_text, shards)):
                 return None
+            for shard in shards:
+                escaped(shard)  # raises where no znode can be called so
             return cls(
                 tuple(dict.fromkeys(shards)),
                 min(max(1, int(said["grouped"])), len(shards)),

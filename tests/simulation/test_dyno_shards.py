@@ -90,6 +90,20 @@ def test_a_queue_of_a_former_version_is_taken_over_as_it_is(s):
 
 
 @scene(3)
+@pytest.mark.parametrize("foreign", ["x" * 201, "%41", "a%ff"])
+def test_a_znode_that_cannot_be_a_shard_of_ours_is_left_alone(s, foreign):
+    (a,) = sides(s, "a", shards=("x",))
+    a.push(Message(payload=b"1"))
+    for part in ("shards", "ids"):
+        s.ask(lambda beside, part=part: beside.ensure_path(f"{D}/{part}/{foreign}"))
+    (b,) = sides(s, "b")
+    assert texts(b.pop(1, 5.0)) == ["1"]
+    assert list(b.shard_sizes()) == ["x"]
+    assert b.find_stale(repair=True) == []
+    assert f"{D}/ids/{foreign}" in s.cluster.znodes()
+
+
+@scene(3)
 def test_what_others_have_written_into_the_root_is_left_alone(s):
     s.ask(lambda beside: beside.create(D, b"somebody's"))
     (a,) = sides(s, "a", shards=("x",))
@@ -127,6 +141,7 @@ def test_settings_come_back_with_what_a_later_version_has_added():
         *(b"{", b"5", b'{"dyno":1}', b'{"shards":["a"],"grouped":1,"lease_s":60}'),
         b'{"dyno":1,"shards":[5],"grouped":1,"lease_s":60}',
         b'{"dyno":1,"shards":["a"],"grouped":1,"lease_s":-1}',
+        b'{"dyno":1,"shards":["%s"],"grouped":1,"lease_s":60}' % (b"a" * 201),
     ],
 )
 def test_other_data_are_no_settings(data):

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from leaderq.dyno import layout, message, transitions
 from leaderq.dyno.bodies import Bodies
 from leaderq.dyno.index import Choice
-from leaderq.dyno.layout import NO_GROUP, escaped, group_of, kept_until_ms, name_prefix, parsed_name
+from leaderq.dyno.layout import (
+    NO_GROUP,
+    escaped,
+    group_of,
+    kept_until_ms,
+    name_prefix,
+    parsed_name,
+    unescaped,
+)
 from leaderq.dyno.message import MAX_ERROR, DeliveryState, DynoMessage, Frame, Unique, is_wanted
 from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
@@ -311,6 +319,8 @@ def test_ids_become_one_part_of_a_path() -> None:
     assert escaped("a/b\ud800") == "a%2Fb%ED%A0%80"
     assert [escaped(text) for text in (".", "..", "a.b")] == ["%2E", "%2E%2E", "a.b"]
     assert escaped("x" * 200) == "x" * 200
+    assert [unescaped(escaped(text)) for text in ("a/b\ud800", "..")] == ["a/b\ud800", ".."]
+    assert [unescaped(part) for part in ("%41", "a%ff", "x" * 201, "")] == [None] * 4
     for wrong in ("", "x" * 201, "/" * 67):
         with pytest.raises(ConfigurationError, match="1 to 200 bytes"):
             escaped(wrong)
