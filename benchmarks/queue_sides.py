@@ -265,7 +265,8 @@ class Ours:
     def beside(self, load: str, seconds: float, size: int) -> list[float]:
         """What a neighbour's writes take, in a process of its own: ``idle``, or beside ``bulk``
         puts and a consumer at the defaults, or beside puts and a purge as the ``command line``
-        does them.
+        does them; ``computing``: beside a process that asks the servers for nothing, but takes as
+        much of the processors as that work.
         """
         path, payloads = self._ground.path(), values(2000, size)
         options: dict[str, Any] = {"consumer": len} if load == "bulk" else {}
@@ -277,6 +278,9 @@ class Ours:
             while not writes.done():
                 if load == "idle":
                     time.sleep(0.05)
+                    continue
+                if load == "computing":
+                    sum(map(len, payloads))
                     continue
                 queue.put_many(payloads)
                 if load == "command line":

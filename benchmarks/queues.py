@@ -378,7 +378,7 @@ class Bench:
 
     def neighbour(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         lines: dict[str, dict[str, Any]] = {}
-        for load in ("idle", "bulk", "command line"):
+        for load in ("idle", "computing", "bulk", "command line"):
             took = self.ours.beside(load, 2 * FLOW_S, self.size)
             shares = {"p50 ms": 0.5, "p95 ms": 0.95, "p99 ms": 0.99}
             at = {name: round(1000 * percentile(took, share), 1) for name, share in shares.items()}
