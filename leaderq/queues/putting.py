@@ -614,7 +614,7 @@ class Putter(Generic[T]):
         if error is None:
             self._figures.add("put", sum(len(put.value) if put.is_multi else 1 for put in puts))
             if (made := puts[-1].made) is not None:
-                self._check_number(sequence_of(made))
+                self._check_number(sequence_of(name_of(made)))
         else:
             for put in puts:
                 put.error = error

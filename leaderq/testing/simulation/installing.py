@@ -101,11 +101,15 @@ class _Chance:
         return uuid.UUID(int=(high << 75) ^ (low << 22) ^ high, version=4)
 
 
+NOTED_FROM = logging.ERROR
+"""The least level of the program's log lines that are lines of the history."""
+
+
 class _Complaints(logging.Handler):
     """Puts what the program logs as an error into the history."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(NOTED_FROM)
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -158,7 +162,7 @@ def _complaints_noted(world: World) -> Iterator[None]:
     logger = logging.getLogger("leaderq")
     before = logger.level, logger.propagate, logger.handlers[:]
     logger.handlers[:], logger.propagate = [_Complaints(world)], False
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(NOTED_FROM)
     try:
         yield
     finally:

@@ -160,13 +160,16 @@ def test_a_letter_goes_back_as_what_it_was_without_what_was_noted_of_its_death(d
 
 
 @pytest.mark.parametrize(
-    "number, warns", [(0, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
+    "number, warns", [(0, False), (1, False), (WARN_FROM - 1, False), (WARN_FROM, True), (-5, True)]
 )
 def test_numbers_near_their_end_are_warned_of_once(caplog: Any, number: int, warns: bool):
     session: Any = SimpleNamespace(chroot="", max_request_bytes=1 << 20)
     putter = Putter(session, QueuePaths("/q"), QueueOptions[bytes]())
     for _ in range(3):
-        putter._check_number(number)
+        stored = putter.made([b"x"], "queue-", None, is_multi=False)
+        stored.results = [f"/q/queue-{number:010}"]
+        putter._in_flight.take(1, stored.size)
+        putter._settled([stored], None)
     assert caplog.text.count("item numbers run out soon") == warns
 
 
