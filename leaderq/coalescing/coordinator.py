@@ -100,7 +100,7 @@ class QueueCoordinator(Generic[Key]):
         if cover is not None:
             self._keys.cover = lambda token: self._repeat(partial(cover, token.key), token)
         _all.add(self)
-        offer_figures(FigureSource.COALESCING, name, self, _figures)
+        offer_figures(FigureSource.COALESCING, name, self, lambda its: asdict(its.stats()))
 
     def enqueue(
         self, key: Key, *, timeout_s: float | None = AS_SET, owner: object = THIS_THREAD
@@ -269,10 +269,6 @@ class QueueCoordinator(Generic[Key]):
         result = self._run_as(token, function)
         if result is not None and result.error is not None:
             log.error("covering a key failed key=%r", token.key, exc_info=result.error)
-
-
-def _figures(coordinator: QueueCoordinator[Any]) -> dict[str, float]:
-    return asdict(coordinator.stats())
 
 
 _all: weakref.WeakSet[QueueCoordinator[Any]] = weakref.WeakSet()

@@ -41,8 +41,8 @@ class Service:
         # Taken by the one call that starts the thread, for good.
         self._unclaimed = primitives.Lock()
         self._thread: primitives.Thread | None = None
-        # Each side sets its own, and then looks at the other: not both find the other unset.
-        self._has_begun = self._is_forestalled = False
+        # Whether ``run`` is called at all: whoever asks first decides, the thread or a stop.
+        self._is_to_run: dict[None, bool] = {}
 
     @classmethod
     def repeating(cls, name: str, step: Step) -> Service:
@@ -132,8 +132,7 @@ class Service:
                     return not thread.is_alive()
                 except RuntimeError:
                     pass  # another thread is about to start it
-            self._is_forestalled = True
-            if not self._has_begun:
+            if not self._is_to_run.setdefault(None, False):
                 return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -156,8 +155,7 @@ class Service:
         return not self.is_stopping
 
     def _serve(self) -> None:
-        self._has_begun = True
-        if self._is_forestalled:
+        if not self._is_to_run.setdefault(None, True):
             return
         try:
             self._run(self)
