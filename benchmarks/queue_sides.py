@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,25 @@ def neighbour(address: str, seconds: float) -> list[float]:
             took_s.append(time.monotonic() - asked_s)
             time.sleep(0.005)
     return took_s
+
+
+def consume_flow(
+    address: str, path: str, lock_path: str | None, pause_s: float, line: Connection
+) -> None:
+    """Consume in a process of its own until told to end; tell when each item was put, and begun."""
+    begun: list[tuple[float, float]] = []
+
+    def consume(value: bytes) -> None:
+        begun.append((float(value), time.monotonic()))
+        time.sleep(pause_s)
+
+    with (
+        connect(address) as session,
+        DistributedQueue(session, path, consumer=consume, lock_path=lock_path),
+    ):
+        line.send(None)
+        line.recv()
+    line.send(begun)
 
 
 class Seen:
@@ -336,33 +356,33 @@ class Ours:
     def flow(
         self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0
     ) -> list[float]:
-        """From each put to its begin; the first of several consumers may be slow."""
-        path = self._ground.path()
-        took: list[float] = []
-
-        def consume(value: bytes, pause_s: float) -> None:
-            took.append(time.monotonic() - float(value))
-            if pause_s:
-                time.sleep(pause_s)
-
+        """From each put to its begin, in the order of the puts; the first of several consumers may
+        be slow. Each consumer is a process of its own, as Python's are in production.
+        """
+        path, spawn = self._ground.path(), get_context("spawn")
         lock_path = f"{path}-locks" if locks else None
+        lines = []
         with ExitStack() as stack:
-            for number, session in enumerate(self._sessions[1 : 1 + consumers]):
-                work = partial(consume, pause_s=slow_s if number == 0 else 0.0)
-                stack.enter_context(
-                    DistributedQueue(session, path, consumer=work, lock_path=lock_path)
-                )
-            producer = stack.enter_context(
-                DistributedQueue(self._session, path, put_in_background=True)
-            )
-            began_s = time.monotonic()
-            for number in range(count):
-                time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
-                producer.put(str(time.monotonic()).encode())
-            deadline = time.monotonic() + LIMIT_S
-            while len(took) < count and time.monotonic() < deadline:
-                time.sleep(0.01)
-        return took
+            for number in range(consumers):
+                ours, line = spawn.Pipe()
+                pause_s = slow_s if number == 0 else 0.0
+                given = (self._ground.address, path, lock_path, pause_s, line)
+                process = spawn.Process(target=consume_flow, args=given)
+                process.start()
+                stack.callback(process.join)
+                lines.append(stack.enter_context(ours))
+            for line in lines:
+                line.recv()
+            with DistributedQueue(self._session, path, put_in_background=True) as producer:
+                began_s = time.monotonic()
+                for number in range(count):
+                    time.sleep(max(0.0, began_s + number / rate - time.monotonic()))
+                    producer.put(str(time.monotonic()).encode())
+            self._ground.await_empty(path)
+            for line in lines:
+                line.send(None)
+            begun = sorted(one for line in lines for one in line.recv())
+        return [at_s - put_s for put_s, at_s in begun]
 
     def fair(
         self, rate: int, count: int, *, beside: str, locks: bool
