@@ -56,6 +56,7 @@ from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import (
     Entry,
     JournalRecord,
+    expiring,
     microseconds,
     record_of,
     size_of,
@@ -230,14 +231,17 @@ class Journal:
         self._refuse_if_claimed()
         require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
         deadline = Deadline(timeout_s)
-        entries = [self._entry(one, ttl_s) for one in payloads]
+        entries = self._entries(payloads, ttl_s)
         if not entries:
             return range(0)
+        waker = Waker()
         with self._gate:
             self._refuse_to_wait_for_myself()
             first_id = self._join(entries, timeout_s)
-        ids = range(first_id, first_id + len(entries))
-        self.await_stored(ids.stop, timeout_s=deadline.remaining_s)
+            ids = range(first_id, first_id + len(entries))
+            waiter = self._committer.wait_stored(ids.stop, waker.wake)
+        waker.wait(deadline.remaining_s)
+        waiter.require_done()
         return ids
 
     def append_soon(
@@ -276,22 +280,25 @@ class Journal:
         timeout_s: float | None,
     ) -> int:
         """As :meth:`append_soon`, for a producer that has claimed the journal."""
-        entry = self._entry(payload, ttl_s)
+        entries = self._entries((payload,), ttl_s)
         with self._gate:
-            record_id = self._join([entry], timeout_s)
+            record_id = self._join(entries, timeout_s)
             if on_durable is not None:
                 self._committer.callbacks.append((record_id, on_durable))
         return record_id
 
-    def _entry(self, payload: Bytes, ttl_s: float | None) -> Entry:
-        data = payload if type(payload) is bytes else bytes(memoryview(payload))
-        return data if ttl_s is None else (data, microseconds(self._clock() + ttl_s))
+    def _entries(self, payloads: Iterable[Bytes], ttl_s: float | None) -> list[Entry]:
+        plain = [one if type(one) is bytes else bytes(memoryview(one)) for one in payloads]
+        if ttl_s is None:
+            return plain
+        expires_us = microseconds(self._clock() + ttl_s)
+        return [expiring(one, expires_us) for one in plain]
 
     def _join(self, entries: list[Entry], timeout_s: float | None) -> int:
         """Accept records, after waiting for room if need be; return the first id. Called under the
         gate.
         """
-        size, committer = sum(map(size_of, entries)), self._committer
+        size, committer = size_of(entries), self._committer
         deadline: Deadline | None = None
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
@@ -407,7 +414,7 @@ class Journal:
                     if number in self._committer.done:
                         continue
                     entry = batch.entries[number - batch.first_id]
-                    size += size_of(entry)
+                    size += size_of((entry,))
                     if len(found) >= max_items or (found and size > max_bytes):
                         return found
                     found.append(unwritten(entry, number, now))

@@ -241,7 +241,7 @@ class Committer:
             if skip or len(entries) > self._most:
                 entries = entries[skip : skip + self._most]
         is_whole = entries is head.entries
-        size = head.size if is_whole else HEADER_BYTES + sum(map(size_of, entries))
+        size = head.size if is_whole else HEADER_BYTES + size_of(entries)
         try:
             self._store.write(head.first_id + skip, entries, size)
         except Exception as error:  # noqa: BLE001 - any failure: the head stays, and this goes on
@@ -259,7 +259,8 @@ class Committer:
             while end in self.done:
                 end += 1
             index.floor = max(index.floor, end)
-        while self.batches and self.batches[0].end_id <= index.next_id:
+        next_id = index.next_id
+        while self.batches and self.batches[0].end_id <= next_id:
             size = self.batches.popleft().size
             self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
         if not self.batches:

@@ -34,9 +34,14 @@ EXPIRY_BYTES: Final = _EXPIRY.size
 _LAST_US: Final = 2.0**63
 
 
-Entry = bytes | tuple[bytes, int]
-"""A payload that is to be written; with the microseconds of the epoch at which it expires, if it
-does."""
+class Expiring(bytes):
+    """The body of a record that expires: its time (:func:`expiring`), and the payload."""
+
+    __slots__ = ()
+
+
+Entry = bytes
+"""The body of a record that is to be written: the payload, or an :class:`Expiring`."""
 Raw = tuple[int, int, int, bytes, int]
 """One record of a segment: id, appended (microseconds), flags, body, and the offset in the data at
 which it ends. A plain tuple, because the garbage collector stops looking at these: a class of its
@@ -72,13 +77,9 @@ def encode(entries: Sequence[Entry], *, first_id: int, appended_us: int, salt: i
     parts: list[bytes] = []
     front, tail, checksum = _FRONT.pack, _TAIL.pack, crc32
     for number, entry in enumerate(entries, first_id):
-        if isinstance(entry, tuple):
-            payload, mark = _EXPIRY.pack(entry[1]) + entry[0], _MARK | EXPIRES
-        else:
-            payload, mark = entry, _MARK
-        rest = tail(number, appended_us, mark)
-        length = len(payload)
-        parts += (front(length, checksum(payload, checksum(rest, salt ^ length))), rest, payload)
+        rest = tail(number, appended_us, _MARK if type(entry) is bytes else _MARK | EXPIRES)
+        length = len(entry)
+        parts += (front(length, checksum(entry, checksum(rest, salt ^ length))), rest, entry)
     return b"".join(parts)
 
 
@@ -262,15 +263,20 @@ def record_of(raw: Raw) -> JournalRecord:
     return JournalRecord(record_id, body[EXPIRY_BYTES:], appended_us / 1e6, expires_us / 1e6)
 
 
-def size_of(entry: Entry) -> int:
-    """How many bytes the entry takes as a record."""
-    if isinstance(entry, tuple):
-        return HEAD_BYTES + EXPIRY_BYTES + len(entry[0])
-    return HEAD_BYTES + len(entry)
+def expiring(payload: bytes, expires_us: int) -> Expiring:
+    """Return the body of a record with this payload that expires then, in microseconds of the
+    epoch.
+    """
+    return Expiring(_EXPIRY.pack(expires_us) + payload)
+
+
+def size_of(entries: Sequence[Entry]) -> int:
+    """How many bytes these take as records."""
+    return HEAD_BYTES * len(entries) + sum(map(len, entries))
 
 
 def unwritten(entry: Entry, record_id: int, appended_at: float) -> JournalRecord:
     """Return the record that an entry will become once it is written."""
-    if isinstance(entry, tuple):
-        return JournalRecord(record_id, entry[0], appended_at, entry[1] / 1e6)
-    return JournalRecord(record_id, entry, appended_at)
+    flags = EXPIRES if isinstance(entry, Expiring) else 0
+    record = record_of((record_id, 0, flags, entry, 0))
+    return record._replace(appended_at=appended_at)

@@ -79,7 +79,8 @@ class RecordStore:
         self._promise_ids(count)
         now_us = microseconds(self._clock())
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
-        begin, end = segment.size, segment.size + len(data)
+        records, begin = segment.extent
+        end = begin + len(data)
         is_small = len(data) < self._allot_bytes >> 4
         if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
             self._allot(begin)  # many small records came: it pays
@@ -94,7 +95,7 @@ class RecordStore:
             self._cut(begin)
             raise
         self._unsynced, self._allotted = unsynced, max(self._allotted, end)
-        segment.extent = (segment.records + count, end)  # stored, by this statement
+        segment.extent = (records + count, end)  # stored, by this statement
         self._counters.appended += count
         self._counters.batches += 1
 

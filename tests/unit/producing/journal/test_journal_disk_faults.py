@@ -181,6 +181,7 @@ def test_a_cursor_saved_while_records_are_written_keeps_none_from_being_read(
     with monkeypatch.context() as patch:
         patch.setattr(Segment, "records", property(records))
         journal._cursor.save()
+    goes_on.set()
     crash(journal)
     assert reopened(place) == [b"x"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import struct
 from dataclasses import asdict
-from itertools import accumulate
 from math import nan
 from zlib import crc32
 
@@ -32,7 +31,10 @@ def read(data: bytes, expected_id: int = 5, limit: int = 1 << 30) -> Parsed:
 
 @given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
 def test_records_come_back_as_they_were(payloads, expiries):
-    entries = [(data, expiries[at]) if at in expiries else data for at, data in enumerate(payloads)]
+    entries = [
+        records.expiring(data, expiries[at]) if at in expiries else data
+        for at, data in enumerate(payloads)
+    ]
     data = encode(entries, first_id=5, appended_us=1_500_000, salt=SALT)
     found = read(data)
     assert (found.used, found.is_bad, found.needs) == (len(data), False, HEAD_BYTES)
@@ -42,7 +44,7 @@ def test_records_come_back_as_they_were(payloads, expiries):
     ]
     assert [records.record_of(raw) for raw in found.records] == expected
     ends = [raw[4] for raw in found.records]
-    assert ends == list(accumulate(map(records.size_of, entries)))
+    assert ends == [records.size_of(entries[: at + 1]) for at in range(len(entries))]
     assert ends[-1:] == ([len(data)] if payloads else [])
     assert [records.unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
 
@@ -51,7 +53,7 @@ def test_the_bytes_of_a_record_are_as_documented():
     rest = struct.pack("<QQI", 5, 1_500_000, 0x51A7C300)
     checksum = crc32(b"ab", crc32(rest, SALT ^ 2))
     assert written(b"ab") == struct.pack("<II", 2, checksum) + rest + b"ab"
-    expiring = encode([b"", (b"ab", 9)], first_id=5, appended_us=1, salt=SALT)
+    expiring = encode([b"", records.expiring(b"ab", 9)], first_id=5, appended_us=1, salt=SALT)
     assert expiring[HEAD_BYTES + 24 : HEAD_BYTES + 28] == struct.pack("<I", 0x51A7C301)
     assert expiring[-10:] == struct.pack("<Q", 9) + b"ab"
     assert records.salt_of(5, 7) == crc32(struct.pack("<Q", 5), 7)
