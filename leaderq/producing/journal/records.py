@@ -257,10 +257,14 @@ class JournalRecord(NamedTuple):
 
 def record_of(raw: Raw) -> JournalRecord:
     record_id, appended_us, flags, body, _ = raw
-    if not flags & EXPIRES:
-        return JournalRecord(record_id, body, appended_us / 1e6)
+    if flags & EXPIRES:
+        return _expiring_record(record_id, body, appended_us / 1e6)
+    return JournalRecord(record_id, body, appended_us / 1e6)
+
+
+def _expiring_record(record_id: int, body: bytes, appended_at: float) -> JournalRecord:
     expires_us = _EXPIRY.unpack_from(body)[0]
-    return JournalRecord(record_id, body[EXPIRY_BYTES:], appended_us / 1e6, expires_us / 1e6)
+    return JournalRecord(record_id, body[EXPIRY_BYTES:], appended_at, expires_us / 1e6)
 
 
 def expiring(payload: bytes, expires_us: int) -> Expiring:
@@ -277,6 +281,6 @@ def size_of(entries: Sequence[Entry]) -> int:
 
 def unwritten(entry: Entry, record_id: int, appended_at: float) -> JournalRecord:
     """Return the record that an entry will become once it is written."""
-    flags = EXPIRES if isinstance(entry, Expiring) else 0
-    record = record_of((record_id, 0, flags, entry, 0))
-    return record._replace(appended_at=appended_at)
+    if isinstance(entry, Expiring):
+        return _expiring_record(record_id, entry, appended_at)
+    return JournalRecord(record_id, entry, appended_at)
