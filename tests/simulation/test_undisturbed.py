@@ -1,4 +1,6 @@
-"""Whoever does nothing wrong, on servers of which nothing fails, is warned of nothing."""
+"""Whoever does nothing wrong, on servers of which nothing fails, is warned of nothing; and what is
+logged in a life is told alike by every Python.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import logging
 import pytest
 
 from leaderq.testing.simulation import installing
-from simulation.kinds import lives_of
+from simulation.kinds import KINDS, lives_of
 
 _OF_USER_CODE = (
     "item failed queue=",
@@ -39,3 +41,10 @@ def test_an_undisturbed_life_warns_of_nothing_but_the_users_own_errors(
         warned = [line for line in verdict.history if " logged " in line]
         assert not verdict.problems
         assert [line for line in warned if not any(one in line for one in _OF_USER_CODE)] == []
+
+
+def test_a_stack_that_is_logged_is_no_part_of_the_history():
+    """It names files and lines of Python itself, which differ between versions."""
+    history = KINDS["rude careers of coroutines"](4242).history
+    assert any("event loop is blocked" in line for line in history)
+    assert not any("\n" in line or 'File "' in line for line in history)

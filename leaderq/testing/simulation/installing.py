@@ -114,7 +114,8 @@ class _Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        said = record.getMessage() if error is None else f"{record.getMessage()}: {error!r}"
+        said, _, _stack = record.getMessage().partition("\n")  # Python's files are not the seed's
+        said += "" if error is None else f": {error!r}"
         self._world.note("logged", level=record.levelname, line=said)
 
 
