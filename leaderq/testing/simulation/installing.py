@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
+import sysconfig
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -101,8 +103,19 @@ class _Chance:
         return uuid.UUID(int=(high << 75) ^ (low << 22) ^ high, version=4)
 
 
+_FRAME = re.compile(r'File "(.+)", line \d+, in ([^<\s]+)').findall
+_PYTHONS_OWN = sysconfig.get_path("stdlib")
 NOTED_FROM = logging.ERROR
 """The least level of the program's log lines that are lines of the history."""
+
+
+def _without_files(text: str) -> str:
+    """Return ``text`` with a stack in it told by its functions. Its files and lines, and what of it
+    is Python's own, are not the seed's.
+    """
+    said, _, stack = text.partition("\n")
+    names = [name for file, name in _FRAME(stack) if not file.startswith(_PYTHONS_OWN)]
+    return " ".join([said, *(f"in {name}" for name in names)])
 
 
 class _Complaints(logging.Handler):
@@ -114,7 +127,7 @@ class _Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        said, _, _stack = record.getMessage().partition("\n")  # Python's files are not the seed's
+        said = _without_files(record.getMessage())
         said += "" if error is None else f": {error!r}"
         self._world.note("logged", level=record.levelname, line=said)
 
