@@ -116,6 +116,14 @@ class Table:
         }
 
 
+SHARES = {"p50 ms": 0.5, "p95 ms": 0.95, "p99 ms": 0.99}
+
+
+def in_ms(took_s: list[float]) -> dict[str, float]:
+    """The percentiles of these times, in milliseconds."""
+    return {what: round(1000 * percentile(took_s, share), 1) for what, share in SHARES.items()}
+
+
 class Bench:
     """What can be measured on one server, or ensemble; each method returns tables."""
 
@@ -349,19 +357,15 @@ class Bench:
                 for side, flow in (("Curator", self.curator.flow), ("ours", self.ours.flow)):
                     how: dict[str, Any] = {"consumers": consumers, "locks": locks, "slow_s": slow_s}
                     took_s = flow(RATE, RATE * (1 + FLOW_S), **how)[RATE:]
-                    found[side] += [sorted(1000 * one for one in took_s)] if number else []
-            p99 = {}
+                    found[side] += [took_s] if number else []
             for side, flows in found.items():
-                at = {
-                    f"p{share}": percentile([percentile(one, share / 100) for one in flows], 0.5)
-                    for share in (50, 95, 99)
-                }
-                p99[side] = at["p99"]
-                line = {f"{what} ms": round(ms, 1) for what, ms in at.items()}
-                most = {"max ms": round(max(map(max, flows)), 1)}
+                rounds = [in_ms(one) for one in flows]
+                line = {what: percentile([one[what] for one in rounds], 0.5) for what in SHARES}
+                most = {"max ms": round(1000 * max(map(max, flows)), 1)}
                 lines[f"{name}, {side}"] = {"n": sum(map(len, flows)), **line, **most}
+            ours, theirs = (lines[f"{name}, {side}"]["p99 ms"] for side in ("ours", "Curator"))
             ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(
-                p99["ours"] / p99["Curator"], 1.25, at_most=True
+                ours / theirs, 1.25, at_most=True
             )
         return lines, ratios
 
@@ -391,9 +395,7 @@ class Bench:
         lines: dict[str, dict[str, Any]] = {}
         for load in ("idle", "computing", "bulk", "command line"):
             took = self.ours.beside(load, 2 * FLOW_S, self.size)
-            shares = {"p50 ms": 0.5, "p95 ms": 0.95, "p99 ms": 0.99}
-            at = {name: round(1000 * percentile(took, share), 1) for name, share in shares.items()}
-            lines[load] = {"n": len(took), **at}
+            lines[load] = {"n": len(took), **in_ms(took)}
         idle_ms = lines["idle"]["p99 ms"]
         return lines, {
             f"a neighbour beside {load}: p99 / idle": verdict(

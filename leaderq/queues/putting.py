@@ -265,8 +265,8 @@ class Put(OperationGroup):
 
     @property
     def made(self) -> str | None:
-        """The path of the znode, once it is stored, unless the answer was lost."""
-        return self.results[0] if self.results else None
+        """The name of the znode, once it is stored, unless the answer was lost."""
+        return name_of(self.results[0]) if self.results else None
 
 
 class PutResults:
@@ -484,7 +484,7 @@ class Putter(Generic[T]):
             )
         if one.failures:
             raise one.failures[0][1]
-        return name_of(put.made) if put.made is not None else one.stored > 0
+        return put.made or one.stored > 0
 
     def put_many(
         self, values: Iterable[V], named: Callable[[V], tuple[T, str]], timeout_s: float | None
@@ -614,7 +614,7 @@ class Putter(Generic[T]):
         if error is None:
             self._figures.add("put", sum(len(put.value) if put.is_multi else 1 for put in puts))
             if (made := puts[-1].made) is not None:
-                self._check_number(sequence_of(name_of(made)))
+                self._check_number(sequence_of(made))
         else:
             for put in puts:
                 put.error = error

@@ -41,7 +41,8 @@ class Service:
         # Taken by the one call that starts the thread, for good.
         self._unclaimed = primitives.Lock()
         self._thread: primitives.Thread | None = None
-        # Whether ``run`` is called at all: whoever asks first decides, the thread or a stop.
+        # Whether ``run`` is called at all: whoever sets it first decides, the thread or a stop.
+        # (A dictionary, because ``setdefault`` is one step.)
         self._is_to_run: dict[None, bool] = {}
 
     @classmethod

@@ -234,14 +234,11 @@ class Journal:
         entries = self._entries(payloads, ttl_s)
         if not entries:
             return range(0)
-        waker = Waker()
         with self._gate:
             self._refuse_to_wait_for_myself()
             first_id = self._join(entries, timeout_s)
-            ids = range(first_id, first_id + len(entries))
-            waiter = self._committer.wait_stored(ids.stop, waker.wake)
-        waker.wait(deadline.remaining_s)
-        waiter.require_done()
+        ids = range(first_id, first_id + len(entries))
+        self.await_stored(ids.stop, timeout_s=deadline.remaining_s)
         return ids
 
     def append_soon(

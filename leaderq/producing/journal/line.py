@@ -259,8 +259,7 @@ class Committer:
             while end in self.done:
                 end += 1
             index.floor = max(index.floor, end)
-        next_id = index.next_id
-        while self.batches and self.batches[0].end_id <= next_id:
+        while self.batches and self.batches[0].end_id <= index.next_id:
             size = self.batches.popleft().size
             self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
         if not self.batches:

@@ -238,10 +238,7 @@ class SegmentIndex:
     @property
     def next_id(self) -> int:
         """The id of the next record to be written."""
-        if not self.segments:
-            return self.floor
-        last = self.segments[-1]
-        return max(self.floor, last.first_id + last.extent[0])
+        return max(self.floor, self.segments[-1].last_id + 1) if self.segments else self.floor
 
     @property
     def bytes_used(self) -> int:
