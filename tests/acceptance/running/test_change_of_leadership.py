@@ -187,7 +187,7 @@ def test_a_worker_that_dies_with_its_guardian_costs_no_more_than_a_session_time_
     worker = a.worker_pid
     assert (worker == a.pid) is bool(more)
     freeze(a.pid)  # so that neither outlives the other, as where a whole container is killed
-    for pid in {worker, a.pid}:
+    for pid in dict.fromkeys((worker, a.pid)):  # the frozen one last: the other would hand over
         os.kill(pid, signal.SIGKILL)
     killed_s = now_s()
     leading(b)
