@@ -230,16 +230,18 @@ class Journal:
         self._refuse_if_closed()
         self._refuse_if_claimed()
         require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
-        deadline = Deadline(timeout_s)
         entries = self._entries(payloads, ttl_s)
         if not entries:
             return range(0)
+        waker = Waker()
         with self._gate:
             self._refuse_to_wait_for_myself()
-            first_id = self._join(entries, timeout_s)
-        ids = range(first_id, first_id + len(entries))
-        self.await_stored(ids.stop, timeout_s=deadline.remaining_s)
-        return ids
+            first_id, left_s = self._join(entries, timeout_s)
+            end_id = first_id + len(entries)
+            waiter = self._committer.wait_stored(end_id, waker.wake)
+        waker.wait(left_s)
+        waiter.require_done()
+        return range(first_id, end_id)
 
     def append_soon(
         self,
@@ -279,7 +281,7 @@ class Journal:
         """As :meth:`append_soon`, for a producer that has claimed the journal."""
         entries = self._entries((payload,), ttl_s)
         with self._gate:
-            record_id = self._join(entries, timeout_s)
+            record_id, _ = self._join(entries, timeout_s)
             if on_durable is not None:
                 self._committer.callbacks.append((record_id, on_durable))
         return record_id
@@ -291,16 +293,16 @@ class Journal:
         expires_us = microseconds(self._clock() + ttl_s)
         return [expiring(one, expires_us) for one in plain]
 
-    def _join(self, entries: list[Entry], timeout_s: float | None) -> int:
-        """Accept records, after waiting for room if need be; return the first id. Called under the
-        gate.
+    def _join(self, entries: list[Entry], timeout_s: float | None) -> tuple[int, float | None]:
+        """Accept records, after waiting for room if need be; return the first id, and what is left
+        of the time. Called under the gate.
         """
         size, committer = size_of(entries), self._committer
         deadline: Deadline | None = None
         if size > self._segment_bytes - HEADER_BYTES:
             raise JournalRecordTooLarge(size=size + HEADER_BYTES, limit=self._segment_bytes)
         while True:
-            if not self._is_open:
+            if self._closed:
                 raise self._closed_error()
             if (trouble := committer.trouble) is not None:
                 raise with_cause(type(trouble)(str(trouble)), trouble)
@@ -318,7 +320,8 @@ class Journal:
         if size > room:
             committer.kick()
             raise JournalFull(f"{size} more bytes were to be stored, and {why}")
-        return committer.join(entries, size)
+        left_s = timeout_s if deadline is None else deadline.remaining_s
+        return committer.join(entries, size), left_s
 
     def _room(self) -> tuple[float, str]:
         """Return how many more bytes the cap and the reserve leave, and why no more."""
@@ -618,7 +621,7 @@ class Journal:
 
     @property
     def _is_open(self) -> bool:
-        return self._is_ours() and not self._closed
+        return self._lock.is_held and not self._closed
 
     def _refuse_if_closed(self) -> None:
         """Raise an error if the journal is closed. Every public method calls this first: a forked

@@ -145,7 +145,8 @@ class Committer:
         """
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
-            first_id, size = self.next_id, HEADER_BYTES + size
+            first_id = self._index.next_id if batch is None else batch.end_id
+            size += HEADER_BYTES
             self.waiting_bytes += size  # too high after an interrupt, until the line is empty
             self.batches.append(CommitBatch(first_id, entries, size))
             self.service.wake()
@@ -199,16 +200,16 @@ class Committer:
             due_at = min(due_at, self._again_at)
         if due_at > now and not is_ending:
             service.wait(due_at - now)
-        if self.batches and (is_ending or clocks.awake_s() >= self._again_at):
+            now = clocks.awake_s()
+        if self.batches and (is_ending or now >= self._again_at):
             self._write_head()
             is_ending = is_ending and self.trouble is not None
         self._tell()
         if not is_ending:
-            self._do_due()
+            self._do_due(now)
         return not is_ending
 
-    def _do_due(self) -> None:
-        now = clocks.awake_s()
+    def _do_due(self, now: float) -> None:
         if now >= self._sync_at:
             self._sync_at = now + self._sync_every_s
             self._store.sync()
@@ -259,7 +260,8 @@ class Committer:
             while end in self.done:
                 end += 1
             index.floor = max(index.floor, end)
-        while self.batches and self.batches[0].end_id <= index.next_id:
+        next_id = index.next_id
+        while self.batches and self.batches[0].end_id <= next_id:
             size = self.batches.popleft().size
             self.waiting_bytes = max(0, self.waiting_bytes - size) if self.batches else 0
         if not self.batches:

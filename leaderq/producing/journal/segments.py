@@ -238,7 +238,11 @@ class SegmentIndex:
     @property
     def next_id(self) -> int:
         """The id of the next record to be written."""
-        return max(self.floor, self.segments[-1].last_id + 1) if self.segments else self.floor
+        if not self.segments:
+            return self.floor
+        last = self.segments[-1]
+        end = last.first_id + last.extent[0]
+        return end if end > self.floor else self.floor
 
     @property
     def bytes_used(self) -> int:

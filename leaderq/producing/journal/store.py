@@ -12,6 +12,7 @@ failure of the disk:
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
 from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import NO_SPACE, force, write_all
-from leaderq.producing.journal.policy import EVERY_ITEM, Every, NoSync, Policy
+from leaderq.producing.journal.policy import Every, NoSync, Policy
 from leaderq.producing.journal.records import Entry, encode, microseconds
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
@@ -45,7 +46,9 @@ class RecordStore:
     ) -> None:
         self._disk, self.directory, self._gate = parts.disk, parts.directory, parts.gate
         self._index, self._counters = parts.index, parts.counters
-        self._cursor, self._policy, self._clock = cursor_writer, policy, clock
+        self._cursor, self._clock = cursor_writer, clock
+        self._is_lazy = isinstance(policy, NoSync)
+        self._sync_after = policy.items if isinstance(policy, Every) else math.inf
         self._segment_bytes, self._stamp, self._allot_bytes = segment_bytes, stamp, allot_bytes
         self.codec = 0
         """The tag of the codec of whatever is written from now on."""
@@ -84,10 +87,10 @@ class RecordStore:
         is_small = len(data) < self._allot_bytes >> 4
         if end > self._allotted and is_small and begin > self._allot_bytes >> 6:
             self._allot(begin)  # many small records came: it pays
-        unsynced, policy = self._unsynced + count, self._policy
+        unsynced = self._unsynced + count
         try:
             write_all(self._disk, self._fd, data, begin)
-            if isinstance(policy, Every) and unsynced >= policy.items:
+            if unsynced >= self._sync_after:
                 self._sync()
                 unsynced = 0
         except OSError:
@@ -101,8 +104,9 @@ class RecordStore:
 
     def _may_take(self, segment: Segment, first_id: int, size: int) -> bool:
         """Whether these records may go to this segment. An empty one takes any size."""
-        fits = segment.size + size <= self._segment_bytes or not segment.records
-        is_next = segment.last_id + 1 == first_id and segment.codec == self.codec
+        records, begin = segment.extent
+        fits = begin + size <= self._segment_bytes or not records
+        is_next = segment.first_id + records == first_id and segment.codec == self.codec
         return self._is_sound and fits and is_next
 
     def _allot(self, end: int) -> None:
@@ -132,7 +136,7 @@ class RecordStore:
         """Save up to which id records may be written. This is needed before ids are told whose
         records a crash of the host may lose.
         """
-        if self._policy == EVERY_ITEM or self._index.next_id + count <= self._index.reserved:
+        if self._sync_after == 1 or self._index.next_id + count <= self._index.reserved:
             return
         with self._gate:
             self._index.reserved = self._index.next_id + count + LEAP
@@ -197,7 +201,7 @@ class RecordStore:
         disk of the old one is synced first; with ``NO_SYNC`` the next flush does that.
         """
         old = self.segment
-        if not isinstance(self._policy, NoSync):
+        if not self._is_lazy:
             self.sync()
         elif self._unsynced and old is not None:
             self._unforced.append(old.path)
