@@ -73,9 +73,11 @@ def at_least(
 
 
 def above_0(name: str, value: object, unit: str = "") -> Problem:
-    """Check that ``value`` is a number above 0, and not infinite."""
-    holds = is_number(value) and 0 < value < float("inf")
-    return wanted(name, value, holds, f"more than 0 {unit}".rstrip())
+    """Check that ``value`` is a time above 0, and not longer than waits can be."""
+    is_too_long = is_number(value) and value > MAX_S
+    holds = is_number(value) and value > 0 and not is_too_long
+    bound = f"at most {MAX_S:.0f}" if is_too_long else "more than 0"
+    return wanted(name, value, holds, f"{bound} {unit}".rstrip())
 
 
 def between(name: str, value: object, least: float, most: float) -> Problem:

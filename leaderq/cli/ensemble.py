@@ -16,11 +16,14 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from leaderq.base.timeouts import Deadline
 from leaderq.cli.finding import Finding, Verdict
 from leaderq.errors import ConfigurationError, LeaderqError
+from leaderq.threads import Service
 from leaderq.zookeeper.proof import Shares
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 ADMIN_PORT = 8080
 _WITHIN_S = 1.0
+_ALL_S = 5.0
+"""For all servers together: three questions each, of which every read may take a second."""
 _LONGEST = 1 << 20
 _FAILED, _ADVICE, _OK = Verdict.FAILED, Verdict.ADVICE, Verdict.OK
 _MODES = {
@@ -61,17 +66,33 @@ class ServerView:
 
 
 def ensemble_of(session: Session, tls: ssl.SSLContext | None) -> list[ServerView]:
-    """Ask each server that ``session`` may connect to; return what they say, within some
+    """Ask each server that ``session`` may connect to; return what they have said within some
     seconds.
     """
     ours = _connected_to(session)
-    servers = dict.fromkeys(session.resolved_servers)
-    return [replace(view_of(ip, port, tls), ours=(ip, port) == ours) for ip, port in servers]
+    servers = list(dict.fromkeys(session.resolved_servers))
+    views = {at: ServerView(_address(*at), mode=None) for at in servers}
+
+    def ask_one(at: tuple[str, int], _: Service) -> None:
+        views[at] = view_of(*at, tls)
+
+    # Each on a thread: a server that answers byte by byte, as a stopped one may, is left behind.
+    asking = [Service("leaderq-doctor", partial(ask_one, at)) for at in servers]
+    for one in asking:
+        one.start()
+    deadline = Deadline(_ALL_S)
+    for one in asking:
+        one.stop(deadline.remaining_s)
+    return [replace(views[at], ours=at == ours) for at in servers]
+
+
+def _address(ip: str, port: int) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
 def view_of(ip: str, port: int, tls: ssl.SSLContext | None = None) -> ServerView:
     """Ask the server at this address about itself."""
-    address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    address = _address(ip, port)
     stated, told = ask(ip, port, "srvr", tls), ask(ip, port, "conf", tls)
     if stated is None:
         return ServerView(address, mode=None)

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -57,7 +58,9 @@ def find_java() -> Java:
 
 
 def _named(named: str) -> Java:
-    path = Path(named).expanduser()
+    with suppress(RuntimeError):  # of "~nobody": then it is no Java either
+        named = str(Path(named).expanduser())
+    path = Path(named)
     java = _look_at(path / "bin" / "java" if path.is_dir() else path, "LEADERQ_JAVA")
     if java is None:
         raise ConfigurationError(

@@ -58,7 +58,8 @@ def test_all_problems_are_raised_at_once_and_none_is_none():
             (0,),
             "1 or more bytes, or None for no bound",
         ),
-        (args.above_0, (0.1, 7), (0, math.inf, None), "more than 0"),
+        (args.above_0, (0.1, 7, 3e9), (0, math.nan, None), "more than 0"),
+        (args.above_0, (), (math.inf, 1e300), "at most 3000000000"),
         (partial(args.above_0, unit="letters"), (1,), (-1,), "more than 0 letters"),
         (partial(args.between, least=2, most=4), (2, 3, 4), (1, 5, "3"), "2 to 4"),
         (
@@ -73,7 +74,8 @@ def test_all_problems_are_raised_at_once_and_none_is_none():
 )
 def test_a_value_is_taken_or_refused_with_its_name_and_the_remedy(check, good, bad, remedy):
     assert [check("it", value) for value in good] == [None] * len(good)
-    numbers = () if "int" in remedy else (True, math.nan)  # neither is a number
+    # neither is a number, nor too large
+    numbers = () if "int" in remedy or "at most" in remedy else (True, math.nan)
     for value in (*bad, *numbers):
         assert check("it", value) == f"it={value!r}: give {remedy}"
 

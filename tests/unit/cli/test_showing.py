@@ -333,6 +333,20 @@ def test_a_server_tells_its_tick_by_its_admin_server_or_that_it_is_not_there(mon
         assert view_of("127.0.0.1", 1) == ServerView("127.0.0.1:1", "", None, None)
 
 
+def test_a_server_that_answers_byte_by_byte_is_left_behind_and_the_others_are_told(monkeypatch):
+    def dripping(ip, port, _tls):
+        assert port == 2 or not left.wait(60)
+        return ServerView(f"{ip}:{port}", "leader")
+
+    left = threading.Event()
+    monkeypatch.setattr(ensemble, "view_of", dripping)
+    monkeypatch.setattr(ensemble, "_ALL_S", 0.2)
+    session = SimpleNamespace(resolved_servers=[("a", 1), ("b", 2)])
+    views = ensemble.ensemble_of(session, None)
+    left.set()
+    assert views == [ServerView("a:1", None), ServerView("b:2", "leader")]
+
+
 def test_the_demo_waits_for_a_slow_machine_and_says_where_nothing_moves(monkeypatch):
     now = SimpleNamespace(s=0.0, fed=0)
 

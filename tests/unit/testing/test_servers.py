@@ -88,3 +88,6 @@ def test_a_named_java_that_will_not_do_is_an_error(version, tmp_path, monkeypatc
     monkeypatch.setenv("LEADERQ_JAVA", str(named))
     with pytest.raises(ConfigurationError, match=str(named)):
         java.find_java()
+    monkeypatch.setenv("LEADERQ_JAVA", "~nobody-here/java")
+    with pytest.raises(ConfigurationError, match="~nobody-here/java"):
+        java.find_java()
