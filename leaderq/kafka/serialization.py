@@ -29,20 +29,10 @@ def decoder(
     """Return the function that turns a raw record into the one for ``handle``; ``None``: the raw
     record is handed over. The function raises what the deserialisers raise.
     """
-    of_key = _in_context(key, JSON.deserialize, "KEY")
-    of_value = _in_context(value, JSON.deserialize, "VALUE")
-    if of_key is None and of_value is None:
+    changes = _changes(key, value, JSON.deserialize)
+    if changes is None:
         return None
-
-    def decode(record: Record) -> Record:
-        changes = {}
-        if of_key is not None and record.key is not None:
-            changes["key"] = of_key(record.key, record.topic, record.headers)
-        if of_value is not None and record.value is not None:
-            changes["value"] = of_value(record.value, record.topic, record.headers)
-        return record.replace(**changes)
-
-    return decode
+    return lambda record: record.replace(**changes(record, record.headers))
 
 
 def encoder(
@@ -51,21 +41,28 @@ def encoder(
     """Return the function that turns what ``produce`` is given into the message to send; ``None``:
     the message is sent as it is.
     """
-    of_key = _in_context(key, JSON.serialize, "KEY")
-    of_value = _in_context(value, JSON.serialize, "VALUE")
-    if of_key is None and of_value is None:
+    changes = _changes(key, value, JSON.serialize)
+    if changes is None:
         return None
 
     def encode(message: Message) -> Message:
         headers = list(message.headers)  # a serialiser may add one
-        known, changes = (message.topic, headers), {}
-        if of_key is not None and message.key is not None:
-            changes["key"] = of_key(message.key, *known)
-        if of_value is not None and message.value is not None:
-            changes["value"] = of_value(message.value, *known)
-        return message._replace(headers=headers, **changes)
+        return message._replace(headers=headers, **changes(message, headers))
 
     return encode
+
+
+def _changes(key: Any, value: Any, of_json: Any) -> Callable[[Any, _Headers], Any] | None:
+    """Return the function that returns new keys and values of records or messages, by name."""
+    found = {"key": _in_context(key, of_json, "KEY"), "value": _in_context(value, of_json, "VALUE")}
+    functions = [(name, function) for name, function in found.items() if function is not None]
+    if not functions:
+        return None
+    return lambda row, headers: {
+        name: function(data, row.topic, headers)
+        for name, function in functions
+        if (data := getattr(row, name)) is not None
+    }
 
 
 def _in_context(given: Any, of_json: Any, field: str) -> _InContext | None:

@@ -1,29 +1,10 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on confluent-kafka (librdkafka); needs
 the extra ``leaderq[confluent]``.
 
-Facts of librdkafka 2.x that this file leans on, besides B9, B16, B17 and B28 (each has a test, or
-was met in its source):
-
-* There is no gate before a JoinGroup request, so ``allowed`` is asked right before ``subscribe``
-  and again before assigned partitions are accepted. A zombie whose successor has joined does not
-  join again: FENCED_INSTANCE_ID is fatal to this client for ever.
-* A fenced consumer is told by its heartbeat (3 s): ``poll`` then raises ``KafkaFenced``, for ever.
-* A commit waits for a coordinator up to the session time-out, and cannot be called back. So commits
-  are asynchronous, one at a time: records are read meanwhile, and the answer comes with them (B25).
-  Who does not want to read looks for it again and again. :meth:`ConfluentConsumer.close` waits
-  neither for a commit nor for librdkafka.
-* What is not to be read is **not assigned**, and reading begins by assigning with offsets: an
-  ``assign`` is carried out by one thread, in order. A member stays a member without it.
-* Records read ahead are thrown away by each ``assign``. So :meth:`ConfluentConsumer.attend` leaves
-  it as it is: it takes one record at a time into a stash, from which the next ``poll`` begins, and
-  stops reading only after 100 of them without a poll.
-* A position stays in front of the transaction markers at the end of a partition, until the news
-  that its end was reached (``enable.partition.eof``) carries the offset after them.
-* ``unsubscribe`` sends a LeaveGroup, ``close`` of a static member none: the former is never called.
-* It does not tell what it knows of topics. For each partition that it begins to fetch, the thread
-  of that broker looks over all partitions, and answers to other questions wait until then (B23). So
-  a consumer of kafka-python without membership, with connections of its own, says which partitions
-  there are, and where they begin and end.
+Commits are asynchronous, one at a time: records are read meanwhile, and the answer comes with them
+(B25). What is not to be read is not assigned (B30). Which partitions there are, and where they
+begin and end, is asked of a consumer of kafka-python without membership, the *scout* (B23). Besides
+these it leans on B9, B16, B17, B24, B28, B29, B31 and B32.
 """
 
 from __future__ import annotations
@@ -358,21 +339,7 @@ class ConfluentConsumer(ConsumerClient):
         if (commit := self._committing) is not None:
             commit.answer, self._committing = (error, answer), None
 
-    def _settled(self, commit: _Commit, wait_s: float) -> bool:
-        """Whether it is stored, within ``wait_s``; raises if it failed. Its answer comes with what
-        is read: whoever waits reads hardly anything, a record now and then, into the stash.
-        """
-        until_s = clock.now_s() + wait_s
-        while True:
-            if commit.answer is None:
-                self._serve(0.0)
-            if (answered := commit.answer) is not None:
-                break
-            if (now := clock.now_s()) >= until_s:
-                return False
-            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - commit.began_s))
-            clock.sleep(min(pause_s, until_s - now))
-        error, answer = answered
+    def _require_committed(self, error: Any, answer: list[Any]) -> None:
         try:
             if error is not None:
                 raise self._translated(error, "committing")
@@ -381,7 +348,6 @@ class ConfluentConsumer(ConsumerClient):
             if self._pattern is None:
                 raise
             raise KafkaAway(str(exc)) from exc  # deleted a moment ago, which shows soon
-        return True
 
     def log_ends(self) -> dict[Partition, int]:
         found = {}
@@ -434,14 +400,26 @@ class ConfluentConsumer(ConsumerClient):
 
 @dataclass(eq=False)
 class _Commit:
-    """A commit under way; ``answer``: an error, or what is said of each partition."""
+    """A commit under way; ``answer``: an error, or what is said of each partition. It comes with
+    what is read: whoever waits reads hardly anything, a record now and then, into the stash.
+    """
 
     consumer: ConfluentConsumer
     began_s: float
     answer: tuple[Any, list[Any]] | None = None
 
     def done(self, wait_s: float) -> bool:
-        return self.consumer._settled(self, wait_s)
+        until_s = clock.now_s() + wait_s
+        while True:
+            if self.answer is None:
+                self.consumer._serve(0.0)
+            if self.answer is not None:
+                self.consumer._require_committed(*self.answer)
+                return True
+            if (now := clock.now_s()) >= until_s:
+                return False
+            pause_s = max(_LOOK_S, _LOOK_SHARE * (now - self.began_s))
+            clock.sleep(min(pause_s, until_s - now))
 
 
 def consumer_options(

@@ -1,22 +1,9 @@
 """A :class:`~leaderq.kafka.clients.producer.ProducerClient` on confluent-kafka (librdkafka); needs
 ``leaderq[confluent]``.
 
-Facts of librdkafka 2 that this file leans on, besides B20 (``INTRODUCTION.md``,
-``CONFIGURATION.md``):
-
-* Each error of a transactional call says what to do: *retriable* (call the same function again, it
-  goes on where it was, also a commit that timed out), *abort required*, or *fatal*.
-* What becomes of messages is told to a callback from within ``poll`` and ``flush``, from which a
-  fatal error may be raised as well. So ``flush`` comes first (it does not wait for ``linger.ms``),
-  then the failures are looked at, then offsets are sent, then the transaction is committed.
-* It never takes the transactional id over again by itself: a producer that was fenced is refused.
-* Asking for the metadata of one topic, or sending to it, creates the topic on brokers that are
-  configured so, and no setting prevents that; asking for those of all topics does not.
-* A call that may never return (B20) runs on a thread of its own; if it is late, it is given up
-  together with its producer. It cannot commit later, because only ``commit_transaction`` does.
-* A batch that a broker refuses for good leaves a gap, and the messages after it would be stored all
-  the same. With ``enable.gapless.guarantee`` the producer instead fails all messages that it holds,
-  and cannot be used any more.
+A call that may never return (B20) runs on a thread of its own; if it is late, it is given up
+together with its producer. It cannot commit later, because only ``commit_transaction`` does. The
+rest leans on B33, B34 and B35.
 """
 
 from __future__ import annotations
@@ -32,11 +19,7 @@ from leaderq.base import clock
 from leaderq.errors import AccessRefused, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.client_options import producer_table
 from leaderq.kafka.clients.confluent_connection import ConfluentConnection
-from leaderq.kafka.clients.consumer import (
-    BatchLost,
-    KafkaAway,
-    Offsets,
-)
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import (
     METADATA_S,
     ROOM_BYTES,

@@ -1,19 +1,8 @@
 """Making a client of kafka-python: its options, its connections, TLS, and its errors as leaderq's.
 
-Some of its omissions are mended here (B15, B21; 3.0.12; each was met, and has a test):
-
-* A client whose constructor fails leaves its IO thread running: it is closed.
-* The socket of each failed attempt to connect, and of each failed TLS handshake, stays open until
-  the garbage collector comes by. kafka-python lets a program register a way to make connections
-  under the scheme of a proxy's URL; :data:`DIRECT` names ours, and no proxy.
-* What was read from a connection that is closed right after it is thrown away: a broker's "wrong
-  password", usually. :class:`_Socket` reports the end of the stream only after the data before it
-  was processed; over TLS :class:`_TlsSocket` does, which the SSL context makes.
-* A "wrong password" is only logged while the client looks for its first broker. :class:`_Manager`
-  sees the answer, and stops looking.
-* The files of certificates are read at each attempt to connect, and a file that is missing or a
-  wrong password of a key is taken for a broker that does not answer. Here they are read once, and a
-  fault is the user's. (Without a password, Python would ask for one on the terminal.)
+Some of its omissions are mended here (B15, B21, B40, B41; each was met, and has a test).
+kafka-python lets a program register a way to make connections under the scheme of a proxy's URL:
+:data:`DIRECT` names ours, and no proxy.
 """
 
 from __future__ import annotations

@@ -1,19 +1,7 @@
 """A :class:`~leaderq.kafka.clients.consumer.ConsumerClient` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on, besides B3, B8, B12 and B22 (read in its source;
-the version is pinned; what is private is used through :mod:`leaderq.kafka.clients.private_api`):
-
-* A consumer is not thread-safe; its own IO thread sends heartbeats and runs the group protocol. It
-  joins only from within a ``poll`` of the owner, but repeats the request as often as it sees fit
-  while that call lasts.
-* The IO thread asks each assignor for its ``metadata`` right before *every* JoinGroup request. An
-  assignor that refuses there is the only place that can stop every request to join, so that is
-  where :class:`_GatedAssignor` asks whether the term lasts.
-* A member whose generation is lost (``UNKNOWN_MEMBER_ID``) drops its positions and joins again
-  under a new id, by itself, in the next ``poll``. :attr:`KafkaPythonConsumer.joins` makes that
-  visible.
-* Only :meth:`KafkaPythonConsumer.attend` begins a join, never a short ``poll``; and it asks again
-  for a join that finished unseen.
+Only :meth:`KafkaPythonConsumer.attend` begins a join, never a short ``poll`` (B12), and the
+assignor is the gate before each request to join (B36). Besides these it leans on B3, B22 and B37.
 """
 
 from __future__ import annotations
@@ -31,11 +19,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from leaderq.base import clock
 from leaderq.errors import LeaderqError
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import (
-    consumer_table,
-    for_client,
-    in_kafka_pythons_names,
-)
+from leaderq.kafka.clients.client_options import consumer_table, for_client, in_kafka_pythons_names
 from leaderq.kafka.clients.consumer import (
     CommitFuture,
     ConsumerClient,

@@ -1,16 +1,8 @@
 """A :class:`~leaderq.kafka.clients.producer.ProducerClient` on kafka-python.
 
-Facts of kafka-python 3.0 that this file leans on, besides B6, B13, B14 and B26 (read in its source;
-the version is pinned):
-
-* A thread of its own, the *sender*, sends batches and transactional requests, and repeats what may
-  be repeated for ever. The public methods ask it and wait, without a bound. Here the sender is
-  asked once, through the transaction manager, and a call waits for its answer with a bound; a
-  repeated call waits for the same answer. So an unanswered commit can be completed later.
-* A refused batch does not always fail the commit; only its future tells. So all futures are looked
-  at before the offsets are sent, and nothing is in flight from then on.
-* ``close`` waits for what is buffered, and raises, leaving its threads behind, if that takes too
-  long.
+Its sender is asked once for each step of a transaction, and each call waits for the same answer,
+with a bound (B38); so a commit that was not answered can be completed later. Besides that it leans
+on B6, B13, B14, B26 and B39.
 """
 
 from __future__ import annotations
@@ -26,11 +18,7 @@ from kafka import errors as native
 from leaderq.base import clock
 from leaderq.errors import LeaderqError, UnknownTopic
 from leaderq.kafka.clients import private_api
-from leaderq.kafka.clients.client_options import (
-    for_client,
-    in_kafka_pythons_names,
-    producer_table,
-)
+from leaderq.kafka.clients.client_options import for_client, in_kafka_pythons_names, producer_table
 from leaderq.kafka.clients.consumer import KafkaAway, Offsets
 from leaderq.kafka.clients.kafka_python_connection import (
     connected,

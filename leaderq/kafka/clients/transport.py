@@ -23,19 +23,18 @@ new_producer: ProducerFactory = KafkaPythonProducer
 
 def consumers_of(library: ClientLibrary) -> ConsumerFactory:
     """Return what makes a consumer of ``library``; raises ``MissingPiece`` if it is missing."""
-    is_python = library is ClientLibrary.KAFKA_PYTHON
-    return new_consumer if is_python else _confluent("consumer", "ConfluentConsumer")
+    return new_consumer if library is ClientLibrary.KAFKA_PYTHON else _confluent("Consumer")
 
 
 def producers_of(library: ClientLibrary) -> ProducerFactory:
     """Return what makes a producer of ``library``; raises ``MissingPiece`` if it is missing."""
-    is_python = library is ClientLibrary.KAFKA_PYTHON
-    return new_producer if is_python else _confluent("producer", "ConfluentProducer")
+    return new_producer if library is ClientLibrary.KAFKA_PYTHON else _confluent("Producer")
 
 
-def _confluent(module: str, name: str) -> Any:
+def _confluent(kind: str) -> Any:
     try:
-        return getattr(import_module(f"leaderq.kafka.clients.confluent_{module}"), name)
+        module = import_module(f"leaderq.kafka.clients.confluent_{kind.lower()}")
+        return getattr(module, f"Confluent{kind}")
     except ImportError as exc:
         raise MissingPiece(
             f"the Kafka client 'confluent' cannot be used ({exc}): pip install 'leaderq[confluent]'"
