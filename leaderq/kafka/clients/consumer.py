@@ -25,7 +25,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -216,38 +216,40 @@ class TopicPattern:
         mine = (name for name in names if name != self.without and not name.startswith("__"))
         return tuple(sorted(name for name in mine if self.regex.fullmatch(name)))
 
-    def unmatched(self, address: str) -> UnknownTopic:
-        return UnknownTopic(
-            f"no topic on Kafka {address!r} matches {self.regex.pattern!r}; create one, or correct"
-            " the career's 'topics'"
-        )
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How any client is made. ``options`` are the client library's own, and override all others.
+    ``mark`` is noted beside offsets, for other deployments.
+    """
+
+    address: str
+    _: KW_ONLY
+    client_id: str = "leaderq"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    open_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    mark: str = ""
 
 
 @dataclass(frozen=True)
-class ConsumerSettings:
+class ConsumerSettings(ClientSettings):
     """What a consumer reads, and as whom.
 
     ``member`` is the ``group.instance.id``: only the member that joined under it last may commit.
     With ``membership=False`` the group is not joined: all partitions are simply taken (*assigned*),
     and a commit is only information for tools. ``session_timeout_s`` is long on purpose: membership
     should outlive a time without any leader, as the next join would wait for 3 s when the group has
-    become empty. ``options`` are the client library's own, and override all others. ``mark`` is
-    noted beside committed offsets, for other deployments.
+    become empty.
     """
 
-    address: str
     topics: tuple[str, ...] | TopicPattern
     group: str
     member: str
     membership: bool = True
-    client_id: str = "leaderq"
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    open_timeout_s: float = 10.0
-    request_timeout_s: float = 10.0
     session_timeout_s: float = 300.0
     max_poll_interval_s: float = 300.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    mark: str = ""
 
 
 class KafkaClient:
@@ -418,7 +420,10 @@ class ConsumerClient(KafkaClient, LibraryConsumer):
         address, topics = self._settings.address, self._settings.topics
         if isinstance(topics, TopicPattern):
             if not names:
-                raise topics.unmatched(address)
+                raise UnknownTopic(
+                    f"no topic on Kafka {address!r} matches {topics.regex.pattern!r}; create one,"
+                    " or correct the career's 'topics'"
+                )
         elif missing := [topic for topic in topics if topic not in names]:
             raise UnknownTopic(
                 f"no topic {', '.join(map(repr, missing))} on Kafka {address!r}; create it (leaderq"

@@ -42,9 +42,8 @@ _place = lru_cache(maxsize=4096)(TopicPartition)
 
 
 def producer_options(settings: ProducerSettings, open_timeout_s: float = 10.0) -> dict[str, Any]:
-    wait_s = {"open_timeout_s": open_timeout_s}
     return {
-        **connection_options(settings.address, settings.security, **wait_s),
+        **connection_options(settings.address, settings.security, open_timeout_s=open_timeout_s),
         **in_kafka_pythons_names(producer_table(settings)),
         # A message that the client gives up is one that we would send a second time.
         "delivery_timeout_ms": _FOR_EVER_MS,

@@ -14,8 +14,8 @@ happened, once another producer was fenced in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, Protocol
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
 from leaderq.base import clock
-from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     KafkaError,
     KafkaFenced,
@@ -34,6 +33,7 @@ from leaderq.errors import (
 )
 from leaderq.kafka.clients.consumer import (
     BatchLost,
+    ClientSettings,
     EffectRefused,
     KafkaAway,
     KafkaClient,
@@ -123,25 +123,15 @@ def _problems(message: Message) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class ProducerSettings:
-    """How a producer is made; ``options`` are the client library's own, and override all others.
-
-    ``transactional_id`` is the name by which producers fence each other, the same for all leaders.
-    A transaction open for longer than ``transaction_timeout_s`` is refused, so that must exceed the
-    longest commit.
-    ``mark`` is noted beside the offsets of a transaction.
+class ProducerSettings(ClientSettings):
+    """``transactional_id`` is the name by which producers fence each other, the same for all
+    leaders. A transaction open for longer than ``transaction_timeout_s`` is refused, so that must
+    exceed the longest commit.
     """
 
-    address: str
     transactional_id: str | None = None
-    client_id: str = "leaderq"
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    request_timeout_s: float = 10.0
-    open_timeout_s: float = 10.0
     transaction_timeout_s: float = TRANSACTION_TIMEOUT_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    options: Mapping[str, Any] = field(default_factory=dict)
-    mark: str = ""
 
 
 class LibraryProducer(Protocol):

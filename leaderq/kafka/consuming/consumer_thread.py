@@ -212,7 +212,9 @@ class ConsumerThread:
                 value, error = request.answer.get(timeout=_SLICE_S)
             except primitives.Empty:
                 if not self.is_fit:
-                    what = f"the consumer thread {self._state()}; the next term gets a new one"
+                    places = stack_of(self._thread.ident)
+                    state = f"hangs in {places}" if places else "has died"
+                    what = f"the consumer thread {state}; the next term gets a new one"
                     raise KafkaError(what) from None
                 if stop() or clock.now_s() >= end:
                     return None
@@ -222,16 +224,12 @@ class ConsumerThread:
                 raise error
             return value
 
-    def _state(self) -> str:
-        places = stack_of(self._thread.ident)
-        return f"hangs in {places}" if places else "has died"
-
     # ---- the consumer thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
         consumer: ConsumerClient | None
         try:
-            consumer = self._opened()
+            consumer = self._plan.opened()
         except BaseException as exc:  # noqa: BLE001  (handed to the thread that waits for it)
             self._opening.put(exc)
             return
@@ -277,11 +275,6 @@ class ConsumerThread:
         finally:
             term_consumer.close()
 
-    def _opened(self) -> ConsumerClient:
-        consumer = self._plan.make()
-        consumer.open()
-        return consumer
-
     def _next_request(self, wait_s: float) -> _Request | None:
         self._beat = clock.now_s()
         try:
@@ -296,7 +289,7 @@ class ConsumerThread:
         next term opens one.
         """
         try:
-            return self._opened()
+            return self._plan.opened()
         except LeaderqError as exc:
             log.warning("no warm consumer now error=%s", exc)
             return None

@@ -95,12 +95,6 @@ class DrainReport:
     def blocked_by_transaction(self) -> int:
         return sum(each.blocked_by_transaction for each in self.partitions.values())
 
-    def as_event(self, career: str, candidate: str) -> DrainProgress:
-        """The report as an event for listeners in this process."""
-        lags = {name: each.lag for name, each in self.partitions.items()}
-        speeds = self.rate_per_s, self.arriving_per_s
-        return DrainProgress(career, candidate, self.term, self.lag, *speeds, lags)
-
 
 _SET_ASIDE = "buried"  # in znodes
 
@@ -268,7 +262,9 @@ class ProgressReports:
             **self._said,
         )
         self.publish(term, report)
-        self.events.publish(report.as_event(self.career, self.candidate))
+        lags = {name: each.lag for name, each in report.partitions.items()}
+        told = term.number, report.lag, report.rate_per_s, report.arriving_per_s, lags
+        self.events.publish(DrainProgress(self.career, self.candidate, *told))
 
     def stalled(self, where: Partition, position: int, end: int) -> None:
         self._rebuilds += 1

@@ -127,6 +127,11 @@ class ConsumingPlan:
     explain_group: Callable[[], str] = str
     deployment: Deployment | None = None
 
+    def opened(self) -> ConsumerClient:
+        consumer = self.make()
+        consumer.open()
+        return consumer
+
 
 @dataclass(eq=False)
 class JoinGate:
@@ -260,7 +265,9 @@ class TermConsumer:
             return
         try:
             self._term.check()
-            self._step(self._consumer or self._made())
+            if self._consumer is None:
+                self._consumer = self._plan.opened()
+            self._step(self._consumer)
             self._outage.over(clock.now_s())
             if self._store.in_group and self.commits.silent_s > REBUILD_AFTER_S:
                 what = "commits do not succeed, replacing the client after_s=%.0f"
@@ -614,12 +621,6 @@ class TermConsumer:
             what = "consumer stalled, replacing it partition=%s position=%d end=%d"
             log.warning(what, where, at.position, at.end)
             reports.stalled(where, at.position, at.end)
-
-    def _made(self) -> ConsumerClient:
-        consumer = self._plan.make()
-        consumer.open()
-        self._consumer = consumer
-        return consumer
 
     def _discard(self) -> None:
         if self._consumer is not None:

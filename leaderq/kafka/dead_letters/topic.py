@@ -13,10 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka import TopicPartition
-
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
-from leaderq.kafka.clients import private_api
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.producer import Message, ProducerClient
@@ -121,12 +118,8 @@ class DeadLetterReader(TopicReader):
         """Return the group's committed offset of each partition, and the metadata beside it; a
         partition without an offset is absent.
         """
-        where = [TopicPartition(self.topic, number) for number in self.starts]
-        wait_ms = self._settings.open_timeout_s * 1000
-        with errors_translated("reading committed offsets", self._settings.address):
-            coordinator = private_api.coordinator_of(self._consumer)
-            stored = coordinator.fetch_committed_offsets(where, timeout_ms=wait_ms)
-        return {each.partition: (kept.offset, kept.metadata or "") for each, kept in stored.items()}
+        stored = self._stored(self.existing(), self._settings.open_timeout_s)
+        return {where.number: (at, note or "") for where, (at, note) in stored.items()}
 
     def one(self, number: int, offset: int) -> Record:
         if number in self.ends and self.starts[number] <= offset < self.ends[number]:

@@ -62,7 +62,7 @@ from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
 from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
 from leaderq.kafka.handling.chains import BatchPiece, InHand, Rested
-from leaderq.kafka.handling.context import HandlingContext, is_side_by_side, span
+from leaderq.kafka.handling.context import BatchShape, HandlingContext, is_side_by_side, span
 from leaderq.kafka.handling.on_error import (
     MOST_IN_A_ROW,
     Decision,
@@ -71,11 +71,10 @@ from leaderq.kafka.handling.on_error import (
     ProcessDied,
     RetryAfter,
 )
-from leaderq.kafka.handling.workers import SLICE_S, Start, ThreadWorkers
+from leaderq.kafka.handling.workers import SLICE_S, SharedWork, Start, ThreadWorkers
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.handle_call import Effect, HandleCall
 from leaderq.term import Term
-from leaderq.threads import Waker
 
 REST_FROM_S = 0.5
 """Records read ahead are thrown away, which is worth it for so long a rest."""
@@ -127,10 +126,11 @@ class BatchHandler:
             self.threads.close()
 
 
-class BatchWork:
+class BatchWork(SharedWork):
     """The work on one batch, and on the records that are taken in meanwhile; used once."""
 
     def __init__(self, handler: BatchHandler, batch: Batch, term: Term) -> None:
+        super().__init__()
         handler.begin(term)
         context = self._context = handler.context
         self._handler, self._judge = handler, handler.judge
@@ -142,12 +142,9 @@ class BatchWork:
         self._committed: dict[Partition, int] = {}
         # With "at most once" nothing waits to be committed, so nothing can be undone.
         self._undoes = context.undoes and not context.commits_first
-        self._is_stopped = False
         self._begun: dict[Partition, int] = {}
         self._outcomes: list[tuple[BatchPiece, CallFailure]] = []
-        self._waker = Waker()
-        self._started = self._told = 0
-        self._returns: list[None] = []
+        self._told = 0
         # A record that kills is found by deaths at one offset: none is committed in front of it.
         is_suspect = context.marks is not None and term.unclean and not handler.is_trusted
         self.slides = self._is_alone and context.more is not None and not is_suspect
@@ -172,7 +169,9 @@ class BatchWork:
     def _add(self, batch: Batch) -> None:
         if self._is_alone:
             found = chains.by_records(batch.merged(), self._context.order)
-        elif self._careful or self._context.is_by_partition:
+        elif (
+            self._careful or self._context.batches == BatchShape.PARTITION or self._handler.threads
+        ):
             found = chains.by_partitions(batch, self._handler.rested)
         else:
             found = chains.whole(batch, self._handler.rested)
@@ -200,7 +199,7 @@ class BatchWork:
         their culprits, and commit what is done.
         """
         context, threads, hand = self._context, self._handler.threads, self._hand
-        self._outcomes, self._started, self._returns = [], 0, []
+        self._outcomes, self.started, self.ended = [], 0, []
         hand.restart()
         try:
             if self._careful or (context.coroutines is None and threads is None):
@@ -266,9 +265,9 @@ class BatchWork:
             self._hand.advance(piece, effects)
         else:
             self._outcomes.append((piece, failure))
-            self._is_stopped = self._is_stopped or failure.is_raised
+            self.is_stopped = self.is_stopped or failure.is_raised
         if self._is_due():
-            self._waker.wake()
+            self.waker.wake()
 
     def _admits(self, piece: BatchPiece) -> bool:
         """Whether the piece is to be handed over now."""
@@ -280,11 +279,11 @@ class BatchWork:
         begun = self._begun.get(where, -1)
         if is_open:
             self._begun[where] = max(begun, record.offset)
-        return is_open or (record.offset < begun and not self._is_stopped and self._is_trusted())
+        return is_open or (record.offset < begun and not self.is_stopped and self._is_trusted())
 
     def _may_begin(self) -> bool:
         is_over = self._term.ending.is_set() or self._term.paused
-        return not (self._is_stopped or is_over or self._context.is_lost())
+        return not (self.is_stopped or is_over or self._context.is_lost())
 
     def _is_trusted(self) -> bool:
         """Whether the lease lasts and the term is not paused; it may be ending."""
@@ -294,7 +293,7 @@ class BatchWork:
         """Whether the piece must be handled even when the term is ending: with *at most once* it is
         committed, so that nobody else will handle it.
         """
-        if not self._context.commits_first or self._is_stopped:
+        if not self._context.commits_first or self.is_stopped:
             return False
         self._term.check()
         ends = chains.ends_of((piece,)).items()
@@ -312,36 +311,24 @@ class BatchWork:
         more, careful = self._context.more, self._context.careful
 
         def is_enough() -> bool:
-            return self._is_due() or not self._busy or self._is_stopped
+            return self._is_due() or not self.busy or self.is_stopped
 
-        self._started += start(self._hand.ready, self._busy)
-        while self._busy and not self._is_stopped:
+        self.started += start(self._hand.ready, self.busy)
+        while self.busy and not self.is_stopped:
             takes_in = clock.now_s() < self._takes_in_until_s and self._may_begin()
             if self._is_due():
                 self._commit_done()
             elif more is None or not takes_in or self._outcomes:
-                self._waker.wait(SLICE_S)
+                self.waker.wait(SLICE_S)
             elif (batch := more(self._term, SLICE_S, is_enough)) is not None:
                 if careful(batch.records):  # it is handed out again, and handled otherwise
                     self._takes_in_until_s = 0.0
                 else:
                     self._add(batch)
-                    self._started += start(self._hand.ready, self._busy)
-
-    @property
-    def _busy(self) -> int:
-        return self._started - len(self._returns)
+                    self.started += start(self._hand.ready, self.busy)
 
     def _is_due(self) -> bool:
         return self.slides and self._hand.done >= self._due
-
-    def has_ended(self) -> None:
-        self._returns.append(None)
-        self._waker.wake()
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        self._waker.wake()
 
     # ---- records that may kill the process -------------------------------------------------------
 
@@ -540,7 +527,7 @@ class BatchWork:
         if isinstance(decision, RetryAfter):
             self._tell_hold_up(piece, failure, decision)
             if not self._term.wait(decision.after_s) or not self._may_begin():
-                self._is_stopped, piece.failure = True, failure
+                self.is_stopped, piece.failure = True, failure
         elif decision.passes_over:
             self._judge.note_passed_over(piece.records[0], error)
             piece.effects = self._letter(piece, error, piece.attempts)

@@ -134,11 +134,6 @@ class HandlingContext:
     on_held_up: Callable[[str | None], object] = lambda *_: None
     figures: DrainFigures = field(default_factory=DrainFigures)
 
-    @property
-    def is_by_partition(self) -> bool:
-        """Whether one call never has records of two partitions."""
-        return self.batches == BatchShape.PARTITION or self.workers > 1
-
     def how_to_pass(self, records: Sequence[Record]) -> dict[str, object]:
         """For a log line: the key of the record in hand, and the command that lets it pass."""
         if len(records) != 1:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from leaderq.async_term import AsyncTerm
 from leaderq.kafka.handling.calls import HandleAwaited
 from leaderq.term import Term
-from leaderq.threads import SerialExecutor, SubmittedWork, TaskWaker
+from leaderq.threads import SerialExecutor, SubmittedWork, TaskWaker, Waker
 from leaderq.threads.event_loops import calls_told, started
 
 SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
@@ -22,17 +22,32 @@ Start = Callable[[int, int], int]
 """Lets at most so many workers begin, where so many are busy; returns how many have begun."""
 
 
-class SharedWork(Protocol):
+class SharedWork:
     """Work that several workers share. ``supply(start)`` lets them begin, and returns when no other
-    is to begin. ``has_ended`` is called for each worker that has ended. After ``stop`` all of them
-    end soon.
+    is to begin. After ``stop`` all of them end soon.
     """
 
-    def supply(self, start: Start) -> None: ...
+    def __init__(self) -> None:
+        self.waker = Waker()
+        self.is_stopped = False
+        self.started = 0
+        self.ended: list[None] = []  # one for each worker, because adding to it needs no lock
 
-    def has_ended(self) -> None: ...
+    def supply(self, start: Start) -> None:
+        raise NotImplementedError
 
-    def stop(self) -> None: ...
+    @property
+    def busy(self) -> int:
+        return self.started - len(self.ended)
+
+    def has_ended(self) -> None:
+        """Called for each worker that has ended."""
+        self.ended.append(None)
+        self.waker.wake()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self.waker.wake()
 
 
 class ThreadWorkers:
