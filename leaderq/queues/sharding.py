@@ -192,10 +192,9 @@ class Latch:
     ephemeral; whose text after the last ``latch-`` comes first leads. As in Java no child is left
     out, so whatever else is put there may keep everybody from leading: that is logged.
 
-    A znode is ours if it carries our mark *and* belongs to our present session. On each failure:
-    **answer to its creation lost**: the mark finds it again, surplus ones are deleted; **session
-    expired**: a new znode; **no connection**: :meth:`look` raises. Leading is known of the past
-    only: whatever a leader writes is fenced by its seat.
+    On each failure: **answer to the creation of our znode lost**: the next look deletes what was
+    made; **session expired**: a new znode; **no connection**: :meth:`look` raises. Leading is known
+    of the past only: whatever a leader writes is fenced by its seat.
     """
 
     def __init__(
@@ -215,18 +214,28 @@ class Latch:
 
         :raises ConnectionLost: it could not be found out whether we are first.
         """
-        own = self._own(names := children_made(self._session, self._path, self._notify))
-        if own is None:
+        names = children_made(self._session, self._path, self._notify)
+        seat = self.seat
+        if seat is None or seat.is_over or name_of(seat.path) not in names:
+            session_id = self._session.id or 0  # before: what a newer session makes is not trusted
             prefix = join(self._path, f"_c_{self._mark}-{_BASE}")
-            self._session.create(prefix, self._id, ephemeral=True, sequential=True)
-            own = self._own(names := children_made(self._session, self._path, self._notify))
-        self.seat = own
+            made = self._session.create(prefix, self._id, ephemeral=True, sequential=True)
+            self.seat = seat = Seat(self._session, made, session_id)
+            names = children_made(self._session, self._path, self._notify)
+        own = name_of(seat.path)
+        self._delete(name for name in names if name != own)
         strangers = {name for name in names if _BASE not in name} - self._warned
         self._warned |= strangers
         for name in strangers:
             why = "not a candidate, but first in the line, nobody can lead path=%s"
             log.warning(why, join(self._path, name))
-        return own is not None and min(names, key=order) == name_of(own.path)
+        return min(names, key=order, default=None) == own
+
+    def _delete(self, names: Iterable[str]) -> None:
+        """Delete those of these that we have made."""
+        for name in names:
+            if self._mark in name:
+                deleted(self._session, join(self._path, name))
 
     def leave(self, timeout_s: float) -> None:
         """Release the place; wait at most ``timeout_s``. If there is no connection, it is released
@@ -234,9 +243,7 @@ class Latch:
         """
 
         def release() -> None:
-            for name in self._session.children(self._path):
-                if self._mark in name:
-                    deleted(self._session, join(self._path, name))
+            self._delete(self._session.children(self._path))
 
         def run(_service: Service) -> None:
             try:
@@ -248,21 +255,6 @@ class Latch:
         ended = primitives.Event()
         Service("leaderq-sharder-leave", run).start()
         ended.wait(timeout_s)
-
-    def _own(self, names: list[str]) -> Seat | None:
-        """Return our znode among ``names``, if any; further znodes with our mark are deleted."""
-        # before the reading: anything read in a newer session is not ours
-        session_id = self._session.id
-        mine: Seat | None = None
-        for name in sorted((name for name in names if self._mark in name), key=order):
-            stat = self._session.exists(join(self._path, name))
-            if stat is None:
-                continue
-            if mine is None and stat.ephemeral_owner == session_id and session_id is not None:
-                mine = Seat(self._session, join(self._path, name), session_id)
-            else:
-                deleted(self._session, join(self._path, name))
-        return mine
 
 
 def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
