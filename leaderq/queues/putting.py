@@ -38,7 +38,6 @@ from leaderq.errors import (
     PutsFailed,
     QueueClosed,
     SessionClosed,
-    SessionExpired,
     TooLarge,
 )
 from leaderq.observability import tracing
@@ -46,12 +45,11 @@ from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.wire import payload
 from leaderq.queues.wire.names import LAST_SEQUENCE, sequence_of
-from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
+from leaderq.queues.wire.znodes import QueuePaths, explained
 from leaderq.threads import Capacity, Listeners, Service, primitives
 from leaderq.zookeeper import Create, Operation, Session, SetData, Subscription
 from leaderq.zookeeper.paths import join, name_of, own_path
 from leaderq.zookeeper.reading import existing
-from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import (
     MULTI_BYTES,
@@ -91,7 +89,6 @@ _LOOK_S = 0.02
 _GRACE_S = 0.25
 """Waiting puts fail if they are not sent within so many seconds of the close."""
 _CHUNK = 256
-_NEVER = Deadline(None)
 
 
 class BoundedPut:
@@ -115,9 +112,13 @@ class BoundedPut:
         self._waiting: deque[OperationGroup] = deque()
         self._end: LeaderqError | None = None
         """Why nothing more is sent."""
-        self._version = self._room = 0
+        self._known: tuple[int, int] | None = None
+        """The version of the bound and the room, if what they were counted from still holds."""
         self._watch: Subscription | None = None
         self._service = Service(f"leaderq-{name}-bound", self._run)
+
+    def begin(self) -> None:
+        self._writer.begin()
         self._service.start()
 
     def send(self, groups: Sequence[OperationGroup], *, is_first: bool = False) -> None:
@@ -137,10 +138,11 @@ class BoundedPut:
             self._waiting = deque(group for group in self._waiting if not wanted(group))
             return found
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> bool:
         """Waiting puts fail with ``QueueClosed``; those under way are left to the writer."""
         self._finish(QueueClosed("the queue was closed before there was room for this"))
         self._service.stop(1.0)
+        return self._writer.close(timeout_s)
 
     def _finish(self, error: LeaderqError) -> None:
         with self._lock:
@@ -151,78 +153,63 @@ class BoundedPut:
     def _run(self, service: Service) -> None:
         while self._end is None:
             service.wait(0)
-            if not self._waiting:
-                self._stop_watching()
-                service.wait()
-                continue
             try:
-                if self._room <= 0:
-                    self._room = self._counted()
-                if self._room > 0:
+                if self._waiting:
                     self._send_some()
                 else:
-                    self._await_room()
+                    self._stop_watching()
+                    service.wait()
             except SessionClosed as exc:
                 self._finish(exc)
             except LeaderqError as exc:
                 is_usual = isinstance(exc, ConnectionLost) or self._end is not None
                 level = logging.DEBUG if is_usual else logging.WARNING
                 log.log(level, "items not counted now queue=%s error=%s", self._paths.path, exc)
-                self._room = 0
                 service.wait(_POLL_S)
         self._stop_watching()
 
-    def _counted(self) -> int:
+    def _send_some(self) -> None:
         paths = self._paths
-        found = existing(self._session, (paths.bound, paths.path))  # in this order
-        if paths.bound not in found:
-            self._session.ensure_path(paths.bound)
-            return self._counted()
-        self._version = found[paths.bound][1].version
-        return self._most - (found[paths.path][1].num_children if paths.path in found else 0)
-
-    def _await_room(self) -> None:
-        if self._watch is not None:
-            self._service.wait(_RECOUNT_S)
+        (version, room), self._known = self._known or self._counted(), None
+        if room <= 0:
+            if self._watch is not None:
+                self._service.wait(_RECOUNT_S)
+            else:  # something may have happened before the watch was set: count again
+                self._watch = self._session.watch_node(paths.path, lambda _: self._service.wake())
             return
-        # something may have happened before the watch was set: count again
-        self._watch = self._session.watch_node(self._paths.path, lambda _: self._service.wake())
+        with self._lock:
+            puts = packed(self._waiting, min(room, MULTI_OPS) + 1, MULTI_BYTES)
+        if not puts:  # they were withdrawn
+            return
+        guard = SetData(paths.bound, b"", version)
+        sent = self._writer.submit([guard, *(op for put in puts for op in put.operations)])
+        error = sent.exception()  # the writer tells each group: at its own close at the latest
+        if error is None:
+            for put, made in zip(puts, (sent.result() or ())[1:], strict=False):
+                put.results = [made]
+            tell(puts)
+            self._known = (version + 1, room - len(puts)) if room > len(puts) else None
+        elif isinstance(error, BadVersion | NoNode) and error.index == 0:
+            self.send(puts, is_first=True)
+            # several producers that meet here should not meet again at once
+            self._service.wait(chance.random() * _CALM_S)
+        else:
+            tell(puts, error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))
+
+    def _counted(self) -> tuple[int, int]:
+        bound, path = self._paths.bound, self._paths.path
+        found = existing(self._session, (bound, path))  # in this order
+        if bound not in found:
+            self._session.ensure_path(bound)
+            return self._counted()
+        return found[bound][1].version, self._most - (
+            found[path][1].num_children if path in found else 0
+        )
 
     def _stop_watching(self) -> None:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
-
-    def _send_some(self) -> None:
-        with self._lock:
-            puts = packed(self._waiting, min(self._room, MULTI_OPS) + 1, MULTI_BYTES)
-        if not puts:
-            return
-        guard = SetData(self._paths.bound, b"", self._version)
-        sent = self._writer.submit([guard, *(op for put in puts for op in put.operations)])
-        error = sent.exception()  # the writer tells each group: at its own close at the latest
-        if error is None:
-            results = sent.result()
-            self._version += 1
-            self._room = 0 if results is None else self._room - len(puts)
-            for position, put in enumerate(puts, 1):
-                put.results = None if results is None else [results[position]]
-            tell(puts)
-            return
-        self._room = 0
-        if getattr(error, "index", None) == 0 and isinstance(error, BadVersion | NoNode):
-            self.send(puts, is_first=True)
-            # several producers that meet here should not meet again at once
-            self._service.wait(chance.random() * _CALM_S)
-        elif len(puts) > 1 and not isinstance(error, ConnectionLost | QueueClosed):
-            for put in puts:
-                put.is_alone = True
-            self.send(puts, is_first=True)
-        else:
-            tell(puts, error if isinstance(error, LeaderqError) else ConnectionLost(str(error)))
-
-
-Sender = SequencedWriter | BoundedPut
 
 
 class Put(OperationGroup):
@@ -380,8 +367,10 @@ class Putter(Generic[T]):
             f"leaderq-{self._name}-listeners", has_thread=True, on_told=self._told
         )
         self._has_warned = False
-        self._lock, self._opening = primitives.Lock(), primitives.Lock()
-        self._sender: Sender | None = None
+        self._lock = primitives.Lock()
+        self._sender: SequencedWriter | BoundedPut = self.writer
+        if (most := options.max_items) is not None:
+            self._sender = BoundedPut(self.writer, session, paths, most, self._name)
         self._is_started = not is_framed  # a simple queue needs no start
         self._is_closed = False
         self._unheard = PutResults()  # of puts in the background that no listener is told of
@@ -400,38 +389,13 @@ class Putter(Generic[T]):
         for path in filter(None, (self._paths.path, self._paths.lock_path)):
             self._session.ensure_path(path)
         if is_opened:
-            self._open()
+            self.writer.open()
         self._is_started = True
-
-    def opened(self, deadline: Deadline = _NEVER) -> Sender | None:
-        """Return the writer for puts; ``None`` if there was no connection by ``deadline``."""
-        self.check_open()
-        if self._sender is None:
-            try:
-                with explaining_refusals(self._paths):
-                    patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
-                    retry_until_connected(
-                        self._session, self._open, patience_s, check=self.check_open
-                    )
-            except (ConnectionLost, SessionExpired):
-                return None
-        return self._sender
 
     def check_open(self) -> None:
         if self._is_closed or not self._is_started:
             state = "closed" if self._is_closed else "not started; call start()"
             raise QueueClosed(f"queue {self._paths.path} is {state}")
-
-    def _open(self) -> None:
-        with self._opening:
-            if self._sender is not None:
-                return
-            self.writer.open()
-            self._sender = self.writer
-            if (most := self._options.max_items) is not None:
-                self._sender = BoundedPut(self.writer, self._session, self._paths, most, self._name)
-        if self._is_closed:  # meanwhile
-            self._close(self._sender, 0.0)
 
     def close(self, flush_s: float) -> None:
         """Wait at most ``flush_s`` seconds for puts on their way, and close; may be called again.
@@ -440,12 +404,9 @@ class Putter(Generic[T]):
         """
         with self._lock:
             is_first, self._is_closed = not self._is_closed, True
-            sender = self._sender
         if not is_first:
             return
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
-        if sender is None:
-            return
         deadline = Deadline(flush_s)
         self._in_flight.wait_empty(min(_GRACE_S, flush_s))
         unsent = self._withdrawn(lambda put: put.waiter is not None)
@@ -453,15 +414,10 @@ class Putter(Generic[T]):
         if not self._in_flight.wait_empty(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
-        self._close(sender, deadline.left_s(flush_s))
+        self._sender.close(deadline.left_s(flush_s))
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
         self._raise_unheard()
-
-    def _close(self, sender: Sender, timeout_s: float) -> None:
-        if isinstance(sender, BoundedPut):
-            sender.close()
-        self.writer.close(timeout_s)
 
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
@@ -471,9 +427,9 @@ class Putter(Generic[T]):
         """
         deadline = Deadline.asked(timeout_s, None)
         one = None if self._options.put_in_background else PutResults()
-        sender = self.opened(deadline)
+        self.check_open()
         put = self.made(values, prefix, one, is_multi=is_multi)
-        if sender is None or not self._was_sent(sender, [put], one, deadline):
+        if not self._was_sent([put], one, deadline):
             return False
         if one is None:
             return True
@@ -519,8 +475,7 @@ class Putter(Generic[T]):
         many: PutResults | None,
         deadline: Deadline,
     ) -> int:
-        if (sender := self.opened(deadline)) is None:
-            return 0
+        self.check_open()
         count = 0
         for some in batched(values, _CHUNK if isinstance(values, Sized) else 1):
             puts = []
@@ -532,17 +487,13 @@ class Putter(Generic[T]):
                     (many or self._unheard).fail(value, exc)
                     if many is None:
                         self._tell_of_failure(exc)
-            if puts and not self._was_sent(sender, puts, many, deadline):
+            if puts and not self._was_sent(puts, many, deadline):
                 break
             count += len(puts)
         return count
 
     def _was_sent(
-        self,
-        sender: Sender,
-        puts: Sequence[Put],
-        results: PutResults | None,
-        deadline: Deadline,
+        self, puts: Sequence[Put], results: PutResults | None, deadline: Deadline
     ) -> bool:
         """Send these puts as soon as there is room; ``False`` if there was no room by ``deadline``.
         A listener that puts does not wait, because it is needed to make room.
@@ -555,7 +506,8 @@ class Putter(Generic[T]):
                 return False
         if results is not None:
             results.expect(len(puts))
-        sender.send(puts)
+        self._sender.begin()
+        self._sender.send(puts)
         return True
 
     def made(
@@ -596,8 +548,7 @@ class Putter(Generic[T]):
         return left
 
     def _withdrawn(self, wanted: Callable[[Put], bool]) -> list[OperationGroup]:
-        sender = self._sender or self.writer
-        return sender.withdraw_those(lambda group: isinstance(group, Put) and wanted(group))
+        return self._sender.withdraw_those(lambda group: isinstance(group, Put) and wanted(group))
 
     @property
     def unsettled(self) -> int:
@@ -616,6 +567,7 @@ class Putter(Generic[T]):
             if (made := puts[-1].made) is not None:
                 self._check_number(sequence_of(made))
         else:
+            error = explained(error, self._paths)
             for put in puts:
                 put.error = error
         if self._listeners:

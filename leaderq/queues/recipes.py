@@ -21,6 +21,7 @@ from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
     LeaderqError,
+    NoPermission,
     QueueClosed,
     SessionExpired,
 )
@@ -30,7 +31,7 @@ from leaderq.queues.consumers import ErrorMode, QueueConsumer, QueueOptions
 from leaderq.queues.consuming import ConsumerDeathWatcher, Consumption, Item
 from leaderq.queues.putting import PutListener, Putter
 from leaderq.queues.wire.names import QueueKind, fixed_id, id_of, is_item, prefix_for
-from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
+from leaderq.queues.wire.znodes import QueuePaths, explained
 from leaderq.threads import Retry, primitives
 from leaderq.zookeeper import AnyClient, Session, as_session
 from leaderq.zookeeper.retrying import ITEM_RETRY, retry_until_connected
@@ -52,7 +53,64 @@ _START_S = 15.0
 _LEAST_CLOSE_S = 1.0
 
 
-class QueueRecipe(Generic[T]):
+class CuratorQueue(Generic[T]):
+    """What all five queues have: a session, which may be lent, a way in and a way out."""
+
+    KIND: ClassVar[QueueKind]
+
+    def __init__(self, client: AnyClient, paths: QueuePaths, options: QueueOptions[T]) -> None:
+        self._is_lent = isinstance(client, Session)
+        self._session = session = as_session(client)
+        self._paths = paths
+        is_framed = self.KIND is not QueueKind.SIMPLE
+        self._putter = Putter(session, paths, options, is_framed=is_framed)
+        self._consumption = Consumption(session, paths, self.KIND, options)
+        self._lock = primitives.Lock()
+        self._is_closed = False
+
+    @property
+    def path(self) -> str:
+        """The queue's znode."""
+        return self._paths.path
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise QueueClosed(f"queue {self.path} was closed; make a new one")
+        self._putter.check_open()
+        self._session.check_open(self.path)
+
+    def _until_connected(
+        self, begin: Callable[[], object], deadline: Deadline, check: Callable[[], object]
+    ) -> None:
+        """Call ``begin`` until there is a connection.
+
+        :raises ConnectionLost: there was none by ``deadline``.
+        """
+        patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
+        try:
+            retry_until_connected(self._session, begin, patience_s, check=check)
+        except NoPermission as exc:
+            raise explained(exc, self._paths) from exc
+
+    def _begin_to_take(self, deadline: Deadline) -> None:
+        if not (self._consumption.is_pushed or self._consumption.is_started):
+            self._until_connected(self._consumption.start, deadline, self._check_open)
+
+    def _close(self, takers_s: float, puts_s: float) -> bool:
+        """Close all parts; return whether all was settled in these times."""
+        with self._lock:
+            if self._is_closed:
+                return True
+            self._is_closed = True
+        with ExitStack() as stack:  # the last one goes first, whatever fails
+            if not self._is_lent:
+                stack.callback(self._session.close)
+            stack.callback(self._putter.close, puts_s)
+            is_clean = self._consumption.close(takers_s)
+        return is_clean and not self._putter.unsettled
+
+
+class QueueRecipe(CuratorQueue[T]):
     """Base of the queues; use one of its subclasses.
 
     ``client``: a :class:`~leaderq.zookeeper.Session`, or a started ``KazooClient`` (which stays the
@@ -89,8 +147,6 @@ class QueueRecipe(Generic[T]):
     :raises ConfigurationError: some of this cannot be used.
     """
 
-    KIND: ClassVar[QueueKind]
-
     def __init__(
         self,
         client: AnyClient,
@@ -115,7 +171,7 @@ class QueueRecipe(Generic[T]):
         claim_ahead: int = 100,
     ) -> None:
         given = {**locals(), "retry": retry or ITEM_RETRY}
-        self._paths = paths = QueuePaths(path, lock_path, meta_path)
+        paths = QueuePaths(path, lock_path, meta_path)
         refresh, lock, meta = min_items_before_refresh, lock_path, meta_path
         is_apart = not f"{meta or ''}/".startswith((path + "/", f"{lock}/"))
         place = f"meta_path={meta!r} is in the queue or its locks; give a place of its own"
@@ -129,22 +185,13 @@ class QueueRecipe(Generic[T]):
             unless(not refresh or self.KIND is QueueKind.PRIORITY, order),
         )
         options: QueueOptions[T] = QueueOptions(**{one.name: given[one.name] for one in _FIELDS})
-        self._is_lent = isinstance(client, Session)
-        self._session = session = as_session(client)
+        super().__init__(client, paths, options)
         self._final_flush_s = final_flush_s
-        self._putter = Putter(session, paths, options)
-        self._admin = QueueAdmin(session, paths, self.KIND)
-        self._consumption = Consumption(session, paths, self.KIND, options)
+        self._admin = QueueAdmin(self._session, paths, self.KIND)
         self._death_watcher: ConsumerDeathWatcher | None = None
         if lock_path is not None:
-            self._death_watcher = ConsumerDeathWatcher(session, paths, self.KIND)
-        self._lock = primitives.Lock()
-        self._is_started = self._is_closed = False
-
-    @property
-    def path(self) -> str:
-        """The queue's znode."""
-        return self._paths.path
+            self._death_watcher = ConsumerDeathWatcher(self._session, paths, self.KIND)
+        self._is_started = False
 
     @property
     def lock_path(self) -> str | None:
@@ -163,8 +210,7 @@ class QueueRecipe(Generic[T]):
                 raise QueueClosed(f"queue {self.path} was closed; make a new one")
             if self._is_started:
                 return
-            with explaining_refusals(self._paths):
-                retry_until_connected(self._session, self._begin, _START_S)
+            self._until_connected(self._begin, Deadline(_START_S), lambda: None)
             self._is_started = True
 
     def _begin(self) -> None:
@@ -183,18 +229,10 @@ class QueueRecipe(Generic[T]):
 
         :raises PutsFailed: puts in the background failed, and nobody has been told yet.
         """
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            if self._death_watcher is not None:
-                self._death_watcher.close()
-        with ExitStack() as stack:  # the last one goes first, whatever fails
-            if not self._is_lent:
-                stack.callback(self._session.close)
-            stack.callback(self._putter.close, self._final_flush_s)
-            if not self._consumption.close(max(_LEAST_CLOSE_S, self._final_flush_s)):
-                log.warning("consumer still at work when its queue was closed queue=%s", self.path)
+        if self._death_watcher is not None:
+            self._death_watcher.close()
+        if not self._close(max(_LEAST_CLOSE_S, self._final_flush_s), self._final_flush_s):
+            log.warning("work not done when its queue was closed queue=%s", self.path)
 
     def __enter__(self: R) -> R:
         self.start()
@@ -237,14 +275,14 @@ class QueueRecipe(Generic[T]):
 
         :raises QueueClosed: not started, or closed before the item was removed.
         """
-        self._putter.check_open()
+        self._check_open()
         return self._removed([name]) == 1
 
     def _removed(self, names: Iterable[str]) -> int:
-        removals = [removal(self._paths, name) for name in names]
-        self._putter.opened()
         writer = self._putter.writer
-        errors = [one.exception() for one in list(map(writer.submit, removals))]
+        writer.begin()
+        sent = [writer.submit(removal(self._paths, name)) for name in names]
+        errors = [one.exception() for one in sent]
         for error in errors:
             if error is not None and not isinstance(error, OVERTAKEN):  # somebody was first
                 raise error
@@ -265,16 +303,12 @@ class QueueRecipe(Generic[T]):
         :raises SessionClosed: the session was closed by its owner.
         """
         deadline = Deadline.asked(timeout_s, None)
-        self._putter.check_open()
-        consumption, check = self._consumption, self._putter.check_open
-        if not (consumption.is_pushed or consumption.is_started):
-            patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
-            try:
-                with explaining_refusals(self._paths):
-                    retry_until_connected(self._session, consumption.start, patience_s, check=check)
-            except (ConnectionLost, SessionExpired):
-                return None
-        return consumption.take(deadline.remaining_s)
+        self._check_open()
+        try:
+            self._begin_to_take(deadline)
+        except (ConnectionLost, SessionExpired):
+            return None
+        return self._consumption.take(deadline.remaining_s)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""
@@ -426,7 +460,7 @@ class DistributedIdQueue(QueueRecipe[T]):
 
         :raises QueueClosed: not started, or closed before all were removed.
         """
-        self._putter.check_open()
+        self._check_open()
         wanted = fixed_id(id)
         items = (name for name in self._admin.names() if is_item(QueueKind.ID, name))
         return self._removed(sorted(name for name in items if id_of(name) == wanted))

@@ -19,26 +19,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
-from leaderq.base import clock
-from leaderq.base.arguments import at_least, require, timeout
+from leaderq.base.arguments import at_least, require
+from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
     NoNode,
     NotConnected,
     PutsFailed,
-    QueueClosed,
     QueueEmpty,
 )
 from leaderq.queues.consumers import QueueOptions
-from leaderq.queues.consuming import Consumption, Item
+from leaderq.queues.consuming import Item
 from leaderq.queues.consuming.items import Claim, done
-from leaderq.queues.putting import Putter
+from leaderq.queues.recipes import CuratorQueue
 from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
-from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals
-from leaderq.threads import primitives
-from leaderq.zookeeper import AnyClient, SessionState, as_session
-from leaderq.zookeeper.retrying import retry_until_connected
+from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.zookeeper import AnyClient, SessionState
 
 _ANSWER_S = 10.0
 _GRACE_S = 1.0
@@ -46,7 +43,7 @@ _GRACE_S = 1.0
 _SLICE_S = 0.5
 
 
-class SimpleDistributedQueue:
+class SimpleDistributedQueue(CuratorQueue[bytes]):
     """A queue of bytes in ZooKeeper that a Java ``SimpleDistributedQueue`` may share. Thread-safe;
     needs no start.
 
@@ -67,20 +64,15 @@ class SimpleDistributedQueue:
     :class:`~leaderq.errors.ConnectionLost` if no answer came in the time given.
     """
 
+    KIND = QueueKind.SIMPLE
+
     def __init__(
         self, client: AnyClient, path: str, *, claim_ahead: int = 0, meta_path: str | None = None
     ) -> None:
-        options: QueueOptions[bytes] = QueueOptions(claim_ahead=claim_ahead)
-        self._session = as_session(client)
-        self._is_lent = self._session is client
-        self.path = path
-        self._paths = QueuePaths(path, meta_path=meta_path)
         if path == "/":
             raise ConfigurationError("path='/': give the queue a path of its own")
-        self._putter = Putter(self._session, self._paths, options, is_framed=False)
-        self._consumption = Consumption(self._session, self._paths, QueueKind.SIMPLE, options)
-        self._lock = primitives.Lock()
-        self._is_closed = False
+        options: QueueOptions[bytes] = QueueOptions(claim_ahead=claim_ahead)
+        super().__init__(client, QueuePaths(path, meta_path=meta_path), options)
 
     def __enter__(self) -> SimpleDistributedQueue:
         return self
@@ -113,7 +105,7 @@ class SimpleDistributedQueue:
         items = list(items)
         for item in items:  # before any is sent
             self._putter.made([item], SIMPLE_PREFIX)
-        self._guard()
+        self._check_open()
         try:
             stored = self._putter.put_many(items, lambda item: (item, SIMPLE_PREFIX), timeout_s)
         except PutsFailed as exc:
@@ -132,22 +124,23 @@ class SimpleDistributedQueue:
     def poll_many(self, max_items: int, timeout_s: float | None = None) -> list[bytes]:
         """As :meth:`poll`, for up to ``max_items`` in one write; waits only for the first item."""
         require(at_least("max_items", max_items, 1))
-        if timeout_s is None:
-            return self._take(max_items, clock.now_s(), grace_s=_ANSWER_S)
-        return self._take(max_items, _deadline(timeout_s))
+        is_now = timeout_s is None
+        return self._take(
+            max_items, 0.0 if is_now else timeout_s, _ANSWER_S if is_now else _GRACE_S
+        )
 
     def take(self, timeout_s: float | None = None) -> bytes | None:
         """Take the item at the head; returns ``None`` if none comes within ``timeout_s`` seconds
         (``timeout_s=None``: wait for ever).
         """
-        taken = self._take(1, _deadline(timeout_s))
+        taken = self._take(1, timeout_s)
         return taken[0] if taken else None
 
     def take_item(self, timeout_s: float | None = None) -> Item[bytes] | None:
         """As :meth:`take`, but the caller can still release the item to its place, with
         ``give_back()``, or to the end, with ``requeue()``. ``ack()`` has nothing left to do.
         """
-        self._begin(_deadline(timeout_s))
+        self._begin_to_take(Deadline.asked(timeout_s, None))
         return self._consumption.take(timeout_s)
 
     def remove(self) -> bytes:
@@ -159,7 +152,7 @@ class SimpleDistributedQueue:
 
     def peek(self) -> bytes | None:
         """The item at the head, or ``None``; it stays there, and somebody else may take it."""
-        self._guard()
+        self._check_open()
         claimed = self._consumption.engine.ready.first
         if claimed is not None:
             return claimed.data
@@ -192,60 +185,35 @@ class SimpleDistributedQueue:
         Callers that wait in other threads get :class:`~leaderq.errors.QueueClosed`, or their item
         if its claim was under way.
         """
-        with self._lock:
-            if self._is_closed:
-                return True
-            self._is_closed = True
-        deadline = clock.now_s() + timeout_s
-        is_clean = self._consumption.close(timeout_s)
-        self._putter.close(max(0.1, deadline - clock.now_s()))
-        if not self._is_lent:
-            self._session.close()
-        return is_clean and not self._putter.unsettled
+        return self._close(timeout_s, timeout_s)
 
-    def _guard(self) -> None:
-        if self._is_closed:
-            raise QueueClosed(f"queue {self.path} was closed")
-        self._session.check_open(self.path)
-
-    def _begin(self, deadline: float) -> None:
-        """Begin to take items; tries again until there is a connection.
-
-        :raises ConnectionLost: there was no connection by ``deadline``.
-        """
-        with explaining_refusals(self._paths):
-            start = self._consumption.start
-            retry_until_connected(self._session, start, deadline - clock.now_s(), check=self._guard)
-
-    def _take(self, wanted: int, deadline: float, grace_s: float = _GRACE_S) -> list[bytes]:
+    def _take(self, wanted: int, timeout_s: float | None, grace_s: float = _GRACE_S) -> list[bytes]:
         """Take up to ``wanted`` items, as soon as there is one; returns none if the queue is known
         to be empty.
 
-        :raises ConnectionLost: nothing was known by ``deadline`` or, while the connection stands,
+        :raises ConnectionLost: nothing was known in time or, while the connection stands,
             ``grace_s`` seconds later.
         """
-        self._begin(deadline)
+        deadline = Deadline.asked(timeout_s, None)
+        last = Deadline(None if timeout_s is None else timeout_s + grace_s)
+        self._check_open()
+        self._begin_to_take(deadline)
         engine = self._consumption.engine
         ready, ask = engine.ready, engine.ready.ask()
         got: list[Claim] = []
         with ExitStack() as on_error:  # an interruption must not take items with it
             on_error.callback(ready.put, got)
             while not got:
-                self._guard()
-                is_known, left_s = ready.answered >= ask, deadline - clock.now_s()
-                if left_s <= 0 and is_known:
+                self._check_open()
+                is_known, is_late = ready.answered >= ask, deadline.is_over
+                if is_late and is_known:
                     break
                 is_connected = self._session.state is SessionState.CONNECTED
-                if left_s <= 0 and (left_s + grace_s <= 0 or not is_connected):
+                if is_late and (last.is_over or not is_connected):
                     late = f"no answer in time; items of {self.path} go to the next take"
                     raise ConnectionLost(late)
-                patience_s = min(_SLICE_S, left_s if left_s > 0 else left_s + grace_s)
+                patience_s = (last if is_late else deadline).left_s(_SLICE_S)
                 got += ready.take(wanted, patience_s, wants=wanted, ask=None if is_known else ask)
             on_error.pop_all()
         engine.settle([done(claim) for claim in got])
         return [claim.data for claim in got]
-
-
-def _deadline(timeout_s: float | None) -> float:
-    require(timeout("timeout_s", timeout_s))
-    return float("inf") if timeout_s is None else clock.now_s() + timeout_s

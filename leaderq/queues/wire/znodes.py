@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from leaderq.base import chance
-from leaderq.errors import NoPermission
+from leaderq.errors import LeaderqError, NoPermission
 from leaderq.queues.wire.names import ITEM_PREFIX
 from leaderq.zookeeper.paths import join, name_of, own_path, parent_of, validated_path
 
@@ -99,14 +97,14 @@ def wants_pause(data: bytes) -> bool:
     return isinstance(said, dict) and said.get("paused") is True
 
 
-@contextmanager
-def explaining_refusals(paths: QueuePaths) -> Iterator[None]:
-    """Explain why znodes beside the queue are needed, if the credentials do not allow them."""
-    try:
-        yield
-    except NoPermission as exc:
-        if exc.path is None or not exc.path.startswith(paths.meta) or paths.meta_path is not None:
-            raise
-        why = "side data lies beside the queue, because a Java consumer would complain of it below"
-        remedy = "give all processes of the queue a meta_path= where they may create znodes"
-        raise NoPermission(f"{exc}; {why}; {remedy}", path=exc.path) from exc
+def explained(error: LeaderqError, paths: QueuePaths) -> LeaderqError:
+    """The error or, if the credentials do not allow znodes beside the queue, one that says why
+    these are needed.
+    """
+    if not isinstance(error, NoPermission) or paths.meta_path is not None:
+        return error
+    if not (error.path or "").startswith(paths.meta):
+        return error
+    why = "side data lies beside the queue, because a Java consumer would complain of it below"
+    remedy = "give all processes of the queue a meta_path= where they may create znodes"
+    return NoPermission(f"{error}; {why}; {remedy}", path=error.path)

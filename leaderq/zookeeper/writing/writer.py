@@ -103,8 +103,6 @@ def await_outcomes(
     return errors
 
 
-_MOST_SENDS = 8
-"""Multis that one thread sends for all others, unless it hears an answer."""
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _LOOK_S = 0.5
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
@@ -143,8 +141,7 @@ class SequencedWriter:
         self._queue = SendQueue(max_ops=max_ops, max_bytes=min(MULTI_BYTES, self.limit))
         self.unsettled = 0
         """Groups whose outcome is not known yet."""
-        self._sends_wanted = 0
-        self._is_open = False
+        self._is_open = self._is_beginning = False
         self._owner = 0
         self._born = 0
         self.made_ms = 0
@@ -163,6 +160,8 @@ class SequencedWriter:
             self._session.ensure_path(parent_of(self.path))
             stat = self._made()
         with self._lock:
+            if self._end is not None:  # closed meanwhile
+                self._session.delete_async(self.path)
             if self._is_open or self._end is not None:
                 return
             self._owner, self._born, self.made_ms = (
@@ -180,6 +179,16 @@ class SequencedWriter:
         if not self.is_ephemeral:
             parent = parent_of(self.path)
             self._in_background(lambda: sweep(self._session, parent, stat.mtime_ms))
+
+    def begin(self) -> None:
+        """As :meth:`open`, but without waiting: when there is a connection. If the servers refuse
+        it, everything that was submitted fails with their error.
+        """
+        with self._lock:
+            if self._is_beginning or self._is_open:
+                return
+            self._is_beginning = True
+        self._in_background(self._recover)
 
     def _made(self) -> Stat:
         """Create the guard and return its ``Stat``, for which a second write is needed."""
@@ -254,15 +263,7 @@ class SequencedWriter:
                     tell([group])
                 elif group.size > limit:
                     self._refuse(group)
-        with self._lock:
-            if (end := self._end) is None:
-                self._queue.waiting.extend(fit)
-                self.unsettled += len(fit)
-                is_sender_wanted = self._queue.may_send
-        if end is not None:
-            tell(fit, end)
-        elif is_sender_wanted:
-            self._send_more()
+        self._send_more(fit)
 
     def _refuse(self, group: OperationGroup) -> None:
         count, path = group.count, group.operations[0].path
@@ -296,44 +297,29 @@ class SequencedWriter:
             if not self.unsettled:
                 self._settled.notify_all()
 
-    def _send_more(self, *, is_answering: bool = False) -> None:
-        # One thread sends at a time, or two batches could overtake each other; others make it send
-        # once more.
-        with self._lock:
-            self._sends_wanted += 1
-            if self._sends_wanted > 1:
-                return
-        sent = 0
-        while True:
-            with self._lock:
-                if (
-                    not is_answering
-                    and sent > _MOST_SENDS
-                    and any(one.status is None for one in self._queue.flight)
-                ):
-                    # the next answer continues it: nobody sends for all others for ever
-                    self._sends_wanted = 0
-                    return
-                batch = self._queue.next_batch()
-                if batch is None:
-                    if self._queue.needs_renewal:
-                        self._queue.is_halted = True
-                        self._in_background(self._renew)
-                    if self._sends_wanted == 1:
-                        self._sends_wanted = 0
-                        return
-                    self._sends_wanted = 1
-                    continue
-            self._send(batch)
-            sent += 1
+    def _send_more(self, more: Sequence[OperationGroup] = ()) -> None:
+        """Send what may be sent, with these groups at the end."""
+        with self._lock:  # held while sending: no multi overtakes another
+            if (end := self._end) is None:
+                self._queue.waiting.extend(more)
+                self.unsettled += len(more)
+            sent: list[tuple[PackedMulti, primitives.Future[list[Any]]]] = []
+            while (batch := self._queue.next_batch()) is not None:
+                sent.append((batch, self._sent(batch)))
+            if self._queue.needs_renewal:
+                self._queue.is_halted = True
+                self._in_background(self._renew)
+        if end is not None:
+            tell(more, end)
+        for batch, answer in sent:
+            answer.add_done_callback(partial(self._answered, batch))
 
-    def _send(self, batch: PackedMulti) -> None:
+    def _sent(self, batch: PackedMulti) -> primitives.Future[list[Any]]:
         batch.sent_s = clock.now_s()
         try:
-            answer = self._session.multi_async(batch.operations(self.path), are_valid=True)
+            return self._session.multi_async(batch.operations(self.path), are_valid=True)
         except LeaderqError as exc:
-            answer = failed_future(exc)
-        answer.add_done_callback(partial(self._answered, batch))
+            return failed_future(exc)
 
     def _answered(self, batch: PackedMulti, answer: primitives.Future[list[Any]]) -> None:
         with self._lock:
@@ -357,7 +343,7 @@ class SequencedWriter:
             self._refused(blamed)
         elif failed:
             self._in_background(self._recover)
-        self._send_more(is_answering=True)
+        self._send_more()
 
     def _refused(self, batch: PackedMulti) -> None:
         """Tell the group that ZooKeeper refused, or first repair its parent. The other groups of
@@ -420,10 +406,19 @@ class SequencedWriter:
                 self._finish(self._expired())
             elif self._session.state is not SessionState.CONNECTED:
                 self._woken.wait(_LOOK_S)
-            elif self._reconciled():
+            elif self._reconciled() if self._is_open else self._has_opened():
                 return
             else:
                 self._woken.wait(backoff.next_s())
+
+    def _has_opened(self) -> bool:
+        try:
+            self.open()
+        except (ConnectionLost, SessionExpired):
+            return False
+        except LeaderqError as exc:
+            self._finish(exc)
+        return True
 
     def _reconciled(self) -> bool:
         session = self._session

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import unchanging
-from leaderq.errors import ConfigurationError, CorruptItem, NoPermission
+from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.consumption import ItemWorkers
 from leaderq.queues.consuming.items import Claim, ItemOutcome, released
@@ -24,7 +24,7 @@ from leaderq.queues.consuming.members import DeathRecords
 from leaderq.queues.wire import payload as payloads
 from leaderq.queues.wire.names import QueueKind, kind_of, sort_key
 from leaderq.queues.wire.payload import Note, Payload, compressed, decode, encode, is_compressed
-from leaderq.queues.wire.znodes import QueuePaths, explaining_refusals, wants_pause
+from leaderq.queues.wire.znodes import QueuePaths, explained, wants_pause
 from leaderq.zookeeper import Create
 
 numbers = st.integers(1, 2**63)
@@ -200,17 +200,15 @@ def test_consumers_pause_when_an_operator_says_so_and_not_otherwise() -> None:
         assert wants_pause(other) is False
 
 
-def refused(path: str | None, meta_path: str | None = None) -> NoPermission:
-    paths = QueuePaths("/jobs", meta_path=meta_path)
-    with pytest.raises(NoPermission) as caught, explaining_refusals(paths):
-        raise NoPermission("no", path=path)
-    return caught.value
+def refused(path: str | None, meta_path: str | None = None) -> LeaderqError:
+    return explained(NoPermission("no", path=path), QueuePaths("/jobs", meta_path=meta_path))
 
 
 def test_a_refusal_beside_the_queue_is_explained_and_any_other_is_not() -> None:
-    explained = refused("/jobs-meta/members")
-    assert "meta_path=" in str(explained)
-    assert explained.path == "/jobs-meta/members"
+    error = refused("/jobs-meta/members")
+    assert "meta_path=" in str(error)
+    assert isinstance(error, NoPermission)
+    assert error.path == "/jobs-meta/members"
     for other in (refused(None), refused("/jobs/x"), refused("/meta/members", "/meta")):
         assert "meta_path=" not in str(other)
 
