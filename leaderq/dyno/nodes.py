@@ -232,9 +232,7 @@ class QueueNodes(ReadAfterNews):
             if self._writer is None:
                 guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
                 writer = SequencedWriter(self.session, guard)
-                retry_until_connected(
-                    self.session, partial(self._begin, writer), check=self.check_open
-                )
+                retry_until_connected(partial(self._begin, writer), check=self.check_open)
                 self._writer = writer
             return self._writer
 

@@ -88,7 +88,7 @@ class CuratorQueue(Generic[T]):
         """
         patience_s = deadline.left_s(primitives.TIMEOUT_MAX)
         try:
-            retry_until_connected(self._session, begin, patience_s, check=check)
+            retry_until_connected(begin, patience_s, check=check)
         except NoPermission as exc:
             raise explained(exc, self._paths) from exc
 

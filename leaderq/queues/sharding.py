@@ -247,7 +247,7 @@ class Latch:
 
         def run(_service: Service) -> None:
             try:
-                retry_until_connected(self._session, release, self._session.timeout_s)
+                retry_until_connected(release, self._session.timeout_s)
             except LeaderqError as exc:
                 log.debug("place in the line not released path=%s error=%s", self._path, exc)
             ended.set()
@@ -342,9 +342,7 @@ class QueueSharder(Generic[Q]):
         if self._service.is_running and not self._is_closed:
             return
         try:
-            retry_until_connected(
-                self._session, self._take_up, timeout_s, check=self._check_not_closed
-            )
+            retry_until_connected(self._take_up, timeout_s, check=self._check_not_closed)
         # a sharder that is not running must not stand in front of one that is
         except BaseException:
             self._latch.leave(_TRY_AGAIN_S)

@@ -192,10 +192,10 @@ class SizedReader:
             answer.set_result(results)
 
 
-def children_of(session: Session, path: str) -> list[str]:
+def children_of(session: Session, path: str, timeout_s: float | None = None) -> list[str]:
     """The names of the children of ``path``; none if the znode does not exist."""
     try:
-        return session.children(path)
+        return session.children(path, timeout_s=timeout_s)
     except NoNode:
         return []
 

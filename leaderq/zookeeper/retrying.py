@@ -7,20 +7,17 @@ from typing import Final, TypeVar
 
 from leaderq.base import clock
 from leaderq.errors import ConnectionLost, SessionExpired
-from leaderq.threads import Retry, primitives
-from leaderq.zookeeper import Session, SessionState
+from leaderq.threads import Retry
 
 T = TypeVar("T")
 ITEM_RETRY: Final = Retry(attempts=10, first_s=0.1, most_s=60.0, jitter=0.2)
 """How items of queues, and messages, are tried again unless a queue says otherwise."""
 PATIENCE_S = 30.0
 """How long an operator's request outlasts an outage."""
-_LOOK_S = 0.5
 _REST_S = 0.05
 
 
 def retry_until_connected(
-    session: Session,
     ask: Callable[[], T],
     patience_s: float | None = None,
     *,
@@ -40,26 +37,4 @@ def retry_until_connected(
         except (ConnectionLost, SessionExpired):
             if clock.now_s() >= deadline:
                 raise
-            await_connection(session, min(deadline, clock.now_s() + _LOOK_S))
-
-
-def await_connection(session: Session, deadline: float) -> None:
-    """Wait until there seems to be a connection, the session is closed, or the deadline has come;
-    but at least a short while.
-    """
-    woken = primitives.Event()
-
-    def on_state(_state: SessionState) -> None:
-        woken.set()
-
-    session.add_listener(on_state)
-    try:
-        woken.wait(_REST_S)
-        while (
-            session.state in (SessionState.SUSPENDED, SessionState.LOST)
-            and (left_s := deadline - clock.now_s()) > 0
-        ):
-            woken.clear()
-            woken.wait(min(_LOOK_S, left_s))
-    finally:
-        session.remove_listener(on_state)
+            clock.sleep(_REST_S)  # without a connection each try fails at once

@@ -37,7 +37,6 @@ queues.consuming.pending 3eff06f3 595b4acc eebc8a7a 09264904: a quick way out; t
 queues.consuming.pending 5f92c326 67cf2f60 93bff96f: the last one listed has the highest number, and
   none is below -1
 queues.consuming.pending 7abe2a44: of two equal names one is in hand when the other comes
-zookeeper.writing.groups 43bfc6fa: what is alone is the first and the last one
 threads.capacity 442f82c8: whoever waits for no time goes away empty-handed too
 kafka.consuming.rate_limit 8cbeb0e7 e89eb9d0: a millionth of a token is allowed because no sum of
   seconds is exact

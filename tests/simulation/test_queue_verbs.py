@@ -14,7 +14,7 @@ from leaderq.cli import connecting, main
 from leaderq.dyno import Message
 from leaderq.dyno.message import Frame
 from leaderq.errors import NoPermission
-from leaderq.queues.admin import QueueAdmin, contents
+from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.payload import encode
 from leaderq.queues.wire.znodes import QueuePaths
 from simulation.scenarios import Guest, scene
@@ -40,14 +40,14 @@ def verb(monkeypatch, capsys) -> Any:
 @scene(1)
 def test_one_queue_that_cannot_be_read_does_not_hide_the_others(s, verb, monkeypatch):
     (a,) = s.guests("a")
-    listed = contents._children
+    listed = a.session.children
 
-    def refusing(session, path):
+    def refusing(path, **options):
         if path == "/in/secret":
             raise NoPermission("this user may not list it", path=path)
-        return listed(session, path)
+        return listed(path, **options)
 
-    monkeypatch.setattr(contents, "_children", refusing)
+    monkeypatch.setattr(a.session, "children", refusing)
     for path in ("mixed/qn-0000000000", "mixed/queue-0000000001", "q/queue-0000000000", "secret"):
         s.ask(lambda beside, path=path: beside.ensure_path(f"/in/{path}"))
     code, out, err = verb(a, "ls", "/in")

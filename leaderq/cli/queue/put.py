@@ -338,7 +338,7 @@ class FramedStore(Store, PutListener):
         self._failure: LeaderqError | None = None
         options: QueueOptions[bytes] = QueueOptions(put_in_background=True)
         self._putter = Putter(session, places, options)
-        retry_until_connected(session, self._putter.start)
+        retry_until_connected(self._putter.start)
         self._putter.add_listener(self)
 
     def _put(self, entry: Entry) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,7 +29,7 @@ from leaderq.queues.wire.payload import Note, decode
 from leaderq.queues.wire.znodes import QueuePaths, is_shard
 from leaderq.zookeeper import Create, Delete, Operation, Session
 from leaderq.zookeeper.paths import join
-from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper.writing.groups import batched
@@ -40,7 +40,7 @@ META, DEAD = "-meta", "-dead"
 _LIST_S = 60.0  # a million names take some seconds to come
 _TREE_ROUNDS = 5
 _UNDER_WAY = 1000
-_CLOSE_S = 2.0
+_CLOSE_S = 5.0
 _OTHERS = (*OVERTAKEN, NotEmpty)
 
 
@@ -108,10 +108,7 @@ def refuse_sharder(seen: QueueContents, paths: QueuePaths) -> None:
 
 def names_at(session: Session, path: str) -> list[str]:
     """Return the names of all children, unsorted; an empty list if ``path`` does not exist."""
-    try:
-        return _children(session, path)
-    except NoNode:
-        return []
+    return retry_until_connected(partial(children_of, session, path, timeout_s=_LIST_S))
 
 
 def queues_below(session: Session, path: str) -> Iterator[str]:
@@ -121,7 +118,7 @@ def queues_below(session: Session, path: str) -> Iterator[str]:
 
     :raises NoNode: there is no ``path``.
     """
-    names = set(_children(session, path))
+    names = set(retry_until_connected(partial(session.children, path, timeout_s=_LIST_S)))
     side = [(name, end) for name in names for end in (META, DEAD) if name.endswith(end)]
     known = {name.removesuffix(end) for name, end in side} - {""}
     others = names - known - {name for name, end in side if name != end}
@@ -137,13 +134,9 @@ def _has_items(session: Session, path: str) -> bool:
         return True  # perhaps; whoever looks closer finds out
     for name in names:
         if kind_of([name]) and not _is_side_data_of_shard(name):
-            stat = retry_until_connected(session, partial(session.exists, join(path, name)))
+            stat = retry_until_connected(partial(session.exists, join(path, name)))
             return stat is not None and stat.ephemeral_owner == 0  # ephemeral: a lock of that name
     return False
-
-
-def _children(session: Session, path: str) -> list[str]:
-    return retry_until_connected(session, lambda: session.children(path, timeout_s=_LIST_S))
 
 
 def _is_side_data_of_shard(name: str) -> bool:
@@ -227,7 +220,7 @@ def browse(
     at = 0
     while at < len(names):
         batch = names[at : at + reader.most]
-        results = retry_until_connected(session, partial(reader.read_now, batch))
+        results = retry_until_connected(partial(reader.read_now, batch))
         locked = None if lock_path is None else frozenset(names_at(session, lock_path))
         at += len(results)
         found = []
@@ -260,32 +253,33 @@ def written(
     :raises ConnectionLost: nothing was answered for ``PATIENCE_S``; the rest may or may not have
         been done.
     """
-    is_new = has_no_side_data(session, paths)
-    guard = join(paths.tallies, f"admin-{chance.uuid4().hex}")
-    writer = SequencedWriter(session, guard)
-    retry_until_connected(session, writer.open)
-    try:
+    with operators_writer(session, paths, join(paths.tallies, "admin")) as writer:
         for some in batched(groups, _UNDER_WAY):
             for _, error in outcomes(writer, some, paths.path):
                 if error is not None and not isinstance(error, _OTHERS):
                     raise error
                 yield error
+
+
+@contextmanager
+def operators_writer(
+    session: Session, paths: QueuePaths, guard: str, *, ephemeral: bool = False
+) -> Iterator[SequencedWriter]:
+    """A writer for an operator's work. Where only Java uses the queue, or it is none, no empty side
+    data are left, which would say that there is a queue.
+    """
+    is_new = retry_until_connected(partial(session.exists, paths.meta)) is None
+    guard = f"{guard}-{chance.uuid4().hex}"
+    writer = SequencedWriter(session, guard, ephemeral=ephemeral)
+    retry_until_connected(writer.open)
+    try:
+        yield writer
     finally:
         writer.close(_CLOSE_S)
         if is_new:
-            forget_side_data(session, paths)
-
-
-def has_no_side_data(session: Session, paths: QueuePaths) -> bool:
-    """Whether only Java uses this queue, or it is none."""
-    return retry_until_connected(session, partial(session.exists, paths.meta)) is None
-
-
-def forget_side_data(session: Session, paths: QueuePaths) -> None:
-    """Delete an operator's empty side data, which would say that there is a queue."""
-    parts = paths.tallies, paths.drained, paths.drains, paths.meta
-    with suppress(LeaderqError):
-        await_outcomes([session.delete_async(path) for path in parts], _CLOSE_S)
+            parts = paths.tallies, paths.drained, paths.drains, paths.meta
+            with suppress(LeaderqError):
+                await_outcomes([session.delete_async(path) for path in parts], _CLOSE_S)
 
 
 def delete_tree(session: Session, path: str) -> int:
@@ -299,7 +293,7 @@ def delete_tree(session: Session, path: str) -> int:
         full: list[str] = []
         below = (join(path, name) for name in names_at(session, path))
         for some in batched([*below, path], _UNDER_WAY):
-            errors = retry_until_connected(session, partial(_delete_each, session, some))
+            errors = retry_until_connected(partial(_delete_each, session, some))
             deleted += errors.count(None)
             full += [one for one, error in zip(some, errors, strict=True) if _is_full(error)]
         if path not in full:

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
-from leaderq.base import chance, clock, host
+from leaderq.base import clock, host
 from leaderq.errors import (
     ConnectionLost,
     LeaderqError,
@@ -34,9 +35,8 @@ from leaderq.queues.admin.contents import (
     Browsed,
     browse,
     contents_of,
-    forget_side_data,
-    has_no_side_data,
     names_at,
+    operators_writer,
     refuse_sharder,
 )
 from leaderq.queues.wire.names import QueueKind, prefix_of
@@ -45,14 +45,12 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Delete, Operation, Session, retrying
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.retrying import retry_until_connected
-from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
 _LOOK_AGAIN_S = 1.0
-_CLOSE_S = 5.0
 _LEFT = (NotEmpty, TooLarge)
 """Errors about items that have children, or leave no room in a request for our own operations."""
 
@@ -77,26 +75,20 @@ class QueueDrain:
         self._session = session
         self._paths = paths
         self._aside = paths.drained
-        who = f"{host.name()}:{host.pid()}"
-        self._writer = SequencedWriter(
-            session,
-            join(paths.drains, f"{who}-{chance.uuid4().hex}"),
-            ephemeral=True,
-        )
+        guard = join(paths.drains, f"{host.name()}:{host.pid()}")
+        self._opening = operators_writer(session, paths, guard, ephemeral=True)
         self._woken = primitives.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
-        self._is_new = False
 
     def __enter__(self) -> QueueDrain:
-        self._is_new = has_no_side_data(self._session, self._paths)
-        retry_until_connected(self._session, lambda: self._session.ensure_path(self._aside))
-        retry_until_connected(self._session, self._writer.open)
+        self._writer = self._opening.__enter__()
         try:
+            retry_until_connected(partial(self._session.ensure_path, self._aside))
             self._be_alone()
             self._put_back(names_at(self._session, self._aside))
         except BaseException:
-            self._leave()
+            self._opening.__exit__(None, None, None)
             raise
         return self
 
@@ -112,12 +104,7 @@ class QueueDrain:
             stays = "what was set aside stays until the next drain path=%s error=%s"
             log.warning(stays, self._aside, exc)
         finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._writer.close(_CLOSE_S)
-        if self._is_new:
-            forget_side_data(self._session, self._paths)
+            self._opening.__exit__(None, None, None)
 
     def batches(
         self, limit: int | None = None, *, corrupt_too: bool = True
@@ -168,7 +155,7 @@ class QueueDrain:
             woken.clear()
             return
         try:
-            stat = retry_until_connected(self._session, lambda: self._session.exists(path))
+            stat = retry_until_connected(partial(self._session.exists, path))
             # What is still there is held by consumers, or foreign: the release of a lock is not
             # told.
             is_left = stat is not None and stat.num_children > 0

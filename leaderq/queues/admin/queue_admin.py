@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TypeVar
 
 from leaderq.base import clock
 from leaderq.engine.dead_letters import DeadLetters
@@ -47,8 +46,6 @@ from leaderq.zookeeper.paths import is_at_or_below, join, parent_of
 from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing.groups import Operations
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class ItemLetters(DeadLetters[DeadItem]):
 
     def count(self) -> int:
         session, dead = self._session, self._paths.dead
-        stat = retry_until_connected(session, lambda: session.exists(dead))
+        stat = retry_until_connected(partial(session.exists, dead))
         return stat.num_children if stat else 0
 
     def names(self) -> list[str]:
@@ -320,7 +317,7 @@ class QueueAdmin:
             shared.append(side)
         for path in shared:
             with suppress(NoNode, NotEmpty):
-                self._ask(partial(self._session.delete, path))
+                retry_until_connected(partial(self._session.delete, path))
                 deleted += 1
         return deleted
 
@@ -364,7 +361,8 @@ class QueueAdmin:
 
     def is_paused(self) -> bool:
         try:
-            return wants_pause(self._ask(lambda: self._session.get(self.paths.control))[0])
+            asked = partial(self._session.get, self.paths.control)
+            return wants_pause(retry_until_connected(asked)[0])
         except NoNode:
             return False
 
@@ -377,7 +375,7 @@ class QueueAdmin:
             self._session.ensure_path(self.paths.control)
             self._session.set(self.paths.control, data)
 
-        self._ask(write)
+        retry_until_connected(write)
         return True
 
     def _own(self, seen: QueueContents | None = None) -> QueueContents:
@@ -385,14 +383,11 @@ class QueueAdmin:
         refuse_sharder(seen, self.paths)
         return seen
 
-    def _ask(self, ask: Callable[[], T]) -> T:
-        return retry_until_connected(self._session, ask)
-
     def _stat(self, path: str) -> Stat | None:
-        return self._ask(lambda: self._session.exists(path))
+        return retry_until_connected(partial(self._session.exists, path))
 
     def _znodes(self) -> dict[str, tuple[bytes, Stat]]:
         """The data and stat, by path, of the queue's path and what is beside it."""
         paths = self.paths
         wanted = (paths.path, paths.dead, paths.control, paths.members, paths.drained)
-        return self._ask(lambda: existing(self._session, wanted))
+        return retry_until_connected(partial(existing, self._session, wanted))

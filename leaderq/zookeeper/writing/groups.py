@@ -75,7 +75,7 @@ class OperationGroup:
     changes it under the writer's own lock.
     """
 
-    __slots__ = ("_operations", "count", "is_alone", "repairs", "results", "size", "told")
+    __slots__ = ("_operations", "count", "repairs", "results", "size", "told")
 
     def __init__(self, operations: Sequence[Operation], size: int, told: Told = _unheard) -> None:
         self._operations = operations
@@ -86,8 +86,6 @@ class OperationGroup:
         self.size = size
         """Bytes in a request, an upper bound."""
         self.repairs = 0
-        self.is_alone = False
-        """Whether it is sent alone: a multi that it shared failed, and the culprit is not known."""
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -239,7 +237,7 @@ def packed(waiting: deque[OperationGroup], max_ops: int, max_bytes: float) -> li
         head = waiting[0]
         count += head.count
         size += head.size
-        if taken and (count > max_ops or size > max_bytes or head.is_alone or taken[-1].is_alone):
+        if taken and (count > max_ops or size > max_bytes):
             break
         taken.append(waiting.popleft())
     return taken

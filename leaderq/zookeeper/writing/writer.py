@@ -137,6 +137,7 @@ class SequencedWriter:
         self._data = data
         self._lock = primitives.Lock()
         self._settled = primitives.Condition(self._lock)
+        self._sending = primitives.Lock()
         self._woken = Waker()
         self._queue = SendQueue(max_ops=max_ops, max_bytes=min(MULTI_BYTES, self.limit))
         self.unsettled = 0
@@ -225,9 +226,8 @@ class SequencedWriter:
         if self._is_open and not was_over:
             left_s = max(_LEAST_S, deadline - clock.now_s())
             try:
-                retry_until_connected(
-                    self._session, lambda: self._session.delete(self.path, timeout_s=left_s), left_s
-                )
+                delete = partial(self._session.delete, self.path, timeout_s=left_s)
+                retry_until_connected(delete, left_s)
             except NoNode:
                 return is_clean
             except LeaderqError as exc:
@@ -263,7 +263,15 @@ class SequencedWriter:
                     tell([group])
                 elif group.size > limit:
                     self._refuse(group)
-        self._send_more(fit)
+        with self._lock:
+            if (end := self._end) is None:
+                self._queue.waiting.extend(fit)
+                self.unsettled += len(fit)
+            is_sender_wanted = self._queue.may_send
+        if end is not None:
+            tell(fit, end)
+        elif is_sender_wanted:
+            self._send_more()
 
     def _refuse(self, group: OperationGroup) -> None:
         count, path = group.count, group.operations[0].path
@@ -297,29 +305,32 @@ class SequencedWriter:
             if not self.unsettled:
                 self._settled.notify_all()
 
-    def _send_more(self, more: Sequence[OperationGroup] = ()) -> None:
-        """Send what may be sent, with these groups at the end."""
-        with self._lock:  # held while sending: no multi overtakes another
-            if (end := self._end) is None:
-                self._queue.waiting.extend(more)
-                self.unsettled += len(more)
-            sent: list[tuple[PackedMulti, primitives.Future[list[Any]]]] = []
-            while (batch := self._queue.next_batch()) is not None:
-                sent.append((batch, self._sent(batch)))
+    def _send_more(self) -> None:
+        """Send what may be sent. One thread sends at a time, for all others, or two multis could
+        overtake each other.
+        """
+        is_wanted = True
+        while is_wanted and self._sending.acquire(blocking=False):
+            try:
+                while (batch := self._next()) is not None:
+                    batch.sent_s = clock.now_s()
+                    try:
+                        operations = batch.operations(self.path)
+                        answer = self._session.multi_async(operations, are_valid=True)
+                    except LeaderqError as exc:
+                        answer = failed_future(exc)
+                    answer.add_done_callback(partial(self._answered, batch))
+            finally:
+                self._sending.release()
+            with self._lock:  # somebody may have come, and left it to this thread
+                is_wanted = self._queue.may_send
+
+    def _next(self) -> PackedMulti | None:
+        with self._lock:
             if self._queue.needs_renewal:
                 self._queue.is_halted = True
                 self._in_background(self._renew)
-        if end is not None:
-            tell(more, end)
-        for batch, answer in sent:
-            answer.add_done_callback(partial(self._answered, batch))
-
-    def _sent(self, batch: PackedMulti) -> primitives.Future[list[Any]]:
-        batch.sent_s = clock.now_s()
-        try:
-            return self._session.multi_async(batch.operations(self.path), are_valid=True)
-        except LeaderqError as exc:
-            return failed_future(exc)
+            return self._queue.next_batch()
 
     def _answered(self, batch: PackedMulti, answer: primitives.Future[list[Any]]) -> None:
         with self._lock:
@@ -346,22 +357,20 @@ class SequencedWriter:
         self._send_more()
 
     def _refused(self, batch: PackedMulti) -> None:
-        """Tell the group that ZooKeeper refused, or first repair its parent. The other groups of
-        the batch were not applied, and wait again.
+        """Tell the group that ZooKeeper refused (all if it does not say which), or first repair its
+        parent. The other groups of the batch were not applied, and wait again.
         """
         blamed = batch.culprit()
         error = batch.error
-        if blamed is None:  # the culprit is not known
-            for group in batch.groups:
-                group.is_alone = True
-            self._go_on()
+        if blamed is None:  # it was refused as a whole
+            self._expel(batch.groups, error)
             return
         culprit, op = blamed
         if isinstance(error, NoNode) and isinstance(op, Create) and culprit.repairs < _MAX_REPAIRS:
             culprit.repairs += 1
             self._in_background(partial(self._repair, parent_of(op.path), culprit))
         else:
-            self._expel(culprit, error)
+            self._expel([culprit], error)
 
     def _repair(self, parent: str, culprit: OperationGroup) -> None:
         try:
@@ -369,15 +378,14 @@ class SequencedWriter:
         except ConnectionLost as exc:  # then sending fails as well, and waits for the connection
             log.debug("path not made now path=%s error=%s", parent, exc)
         except LeaderqError as exc:
-            self._expel(culprit, exc)
+            self._expel([culprit], exc)
             return
         self._go_on()
 
-    def _expel(self, culprit: OperationGroup, error: LeaderqError | None) -> None:
+    def _expel(self, refused: Sequence[OperationGroup], error: LeaderqError | None) -> None:
         with self._lock:
-            is_here = self._queue.drop(culprit)
-        if is_here:
-            self._settle([culprit], error or ConnectionLost("refused without a reason"))
+            here = [group for group in refused if self._queue.drop(group)]
+        self._settle(here, error or ConnectionLost("refused without a reason"))
         self._go_on()
 
     def _go_on(self) -> None:

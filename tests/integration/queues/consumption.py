@@ -93,7 +93,7 @@ def consuming(
         kind,
         QueueOptions(consumer=consumer, **plan),
     )
-    retry_until_connected(session, one.start)
+    retry_until_connected(one.start)
     try:
         yield one
     finally:

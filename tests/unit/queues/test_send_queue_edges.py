@@ -19,10 +19,8 @@ from leaderq.zookeeper.writing.groups import MultiStatus, OperationGroup, Packed
 from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 
-def group(count: int = 1, size: int = 10, *, alone: bool = False) -> OperationGroup:
-    made = OperationGroup([Create(f"/{number}") for number in range(count)], size)
-    made.is_alone = alone
-    return made
+def group(count: int = 1, size: int = 10) -> OperationGroup:
+    return OperationGroup([Create(f"/{number}") for number in range(count)], size)
 
 
 PATHS = st.sampled_from(["/a", "/abc", "/\u00e4", "/\U0001f600/x"])
@@ -93,14 +91,6 @@ def test_groups_fit_until_operations_or_bytes_are_full_the_guard_included() -> N
 
 def test_lists_are_full_but_for_the_last() -> None:
     assert list(module.batched(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
-
-
-def test_a_group_that_is_sent_alone_shares_with_nobody() -> None:
-    new = OperationGroup([], 0)
-    assert (new.is_alone, new.repairs) == (False, 0)
-    assert fit(group(), group(alone=True)) == 1
-    assert fit(group(alone=True), group()) == 1
-    assert fit(group(), group(), group(alone=True)) == 2
 
 
 def line(
