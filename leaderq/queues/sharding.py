@@ -2,51 +2,38 @@
 asks for.
 
 The children of the queue path are the shards, for Java and Python processes alike. The leader of a
-latch that all share adds and removes them. Each process has a queue object for every shard, and
+latch that all share adds them. Each process has a queue object for every shard, and
 checks their depths (:func:`plan_shards`) every ``threshold_check_s``, and when shards come or go.
 
 On each failure:
 
 * **several start at once where there is no shard**: one of them makes the first, whoever leads, as
   in Java. If a Java process starts at that moment, there may be two, which does no harm;
-* **connection lost, session expired**: known shards are still used, none is added or removed;
+* **connection lost, session expired**: known shards are still used, none is added;
 * **the allocator, or a queue's start, fails**: :meth:`QueueSharder.start` raises; later it is
   logged and tried again;
 * **a shard's znode is deleted by somebody**: its queue is closed and forgotten.
 
-Znodes, all persistent::
-
-    <queue path>/queue-<uuid4>              a shard: a queue of its own (Curator's format)
-    <queue path>-meta/retired/<shard name>  nothing more shall be put into that shard
-
+A shard is a persistent znode ``<queue path>/queue-<uuid4>``, a queue of its own (Curator's format).
 The leader's writes are fenced by its place in the latch. Whoever makes a shard also writes the
 root's data at its version, so of several processes that find no shard only one makes it.
-
-ZooKeeper numbers a znode's children with 31 bits. A shard near that end (``RETIRED_FROM``), or one
-that :meth:`QueueSharder.retire` names, is marked as retired: nothing more is put into it, and the
-leader removes it when it was empty for two ``threshold_check_s``. Java processes do not know the
-mark, and a put right after the removal fails; so do not retire shards by hand while Java uses the
-sharder.
-Dead letters of a removed shard, below ``<queue path>-side``, stay.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from leaderq.base import chance, clock
+from leaderq.base import chance
 from leaderq.base.arguments import above_0, at_least, require, unless, wanted
 from leaderq.errors import (
     BadVersion,
-    ConfigurationError,
     ConnectionLost,
     LeaderqError,
     NoNode,
-    NotEmpty,
     QueueClosed,
     SessionClosed,
     SessionExpired,
@@ -57,7 +44,6 @@ from leaderq.threads import Service, primitives
 from leaderq.zookeeper import (
     AnyClient,
     Create,
-    Delete,
     Session,
     SessionState,
     SetData,
@@ -84,10 +70,8 @@ class QueueSharderPolicies:
     """As in Curator, and with its defaults.
 
     ``new_queue_threshold``: with so many items a shard is full; with half as many it is fit for
-    more again. ``threshold_check_s``: seconds between two looks at the numbers; a retired shard
-    must have been seen empty for twice as long before it is removed: in this time its users learn
-    that they should not use it any more. ``max_queues``: no more shards than this are made; retired
-    shards are not counted.
+    more again. ``threshold_check_s``: seconds between two looks at the numbers. ``max_queues``: no
+    more shards than this are made; retired shards are not counted.
     """
 
     new_queue_threshold: int = 10_000
@@ -109,21 +93,17 @@ class ShardState:
     name: str
     items: int
     next_sequence: int = 0
-    is_marked: bool = False
-    empty_for_s: float = 0.0
     was_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """The names of the shards in each state, and what the leader has to do."""
+    """The names of the shards in each state, and whether the leader has to make one."""
 
     fit: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     needs_one_more: bool = False
-    to_mark: tuple[str, ...] = ()
-    to_remove: tuple[str, ...] = ()
 
     @property
     def choice(self) -> tuple[str, ...]:
@@ -135,33 +115,23 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
 
     * *fit*, put into: because it is new, or came down to half of ``new_queue_threshold``;
     * *full*, put into only if none is fit: since it reached ``new_queue_threshold``;
-    * *retired*, put into only if there is no other: somebody marked it, or it has numbered
-      ``RETIRED_FROM`` items; removed once it was seen empty for two ``threshold_check_s``.
+    * *retired*, put into only if there is no other: since it has numbered ``RETIRED_FROM`` items.
 
     Every process decides for itself, with the same result; only the leader of the latch acts on it.
     """
     fit: list[str] = []
     full: list[str] = []
-    retired: list[ShardState] = []
+    retired: list[str] = []
     threshold = policies.new_queue_threshold
     for shard in shards:
-        if shard.is_marked or shard.next_sequence >= RETIRED_FROM:
-            retired.append(shard)
+        if shard.next_sequence >= RETIRED_FROM:
+            retired.append(shard.name)
         elif shard.items >= threshold or (shard.was_full and shard.items > threshold // 2):
             full.append(shard.name)
         else:
             fit.append(shard.name)
     there_may_be_more = len(fit) + len(full) < policies.max_queues
-    empty = [one for one in retired if one.is_marked and not one.items]
-    grace_s = 2 * policies.threshold_check_s
-    return ShardPlan(
-        fit=tuple(fit),
-        full=tuple(full),
-        retired=tuple(shard.name for shard in retired),
-        needs_one_more=not fit and there_may_be_more,
-        to_mark=tuple(shard.name for shard in retired if not shard.is_marked),
-        to_remove=tuple(one.name for one in empty if one.empty_for_s >= grace_s),
-    )
+    return ShardPlan(tuple(fit), tuple(full), tuple(retired), not fit and there_may_be_more)
 
 
 class ShardQueue(Protocol):
@@ -235,7 +205,8 @@ class Latch:
         """Delete those of these that we have made."""
         for name in names:
             if self._mark in name:
-                deleted(self._session, join(self._path, name))
+                with suppress(NoNode):
+                    self._session.delete(join(self._path, name))
 
     def leave(self, timeout_s: float) -> None:
         """Release the place; wait at most ``timeout_s``. If there is no connection, it is released
@@ -266,11 +237,6 @@ def children_made(session: Session, path: str, notify: Callable[[WatchEvent], No
         return session.children(path, watch=notify)
 
 
-def deleted(session: Session, path: str) -> None:
-    with suppress(NoNode):
-        session.delete(path)
-
-
 class QueueSharder(Generic[Q]):
     """A family of queues that grows with what is in it; for each put, ask :meth:`get_queue` for a
     queue again.
@@ -281,10 +247,9 @@ class QueueSharder(Generic[Q]):
     will. ``leader_path``: the latch. ``id``: what is written into our place in it.
 
     *Guarantees:* every started sharder consumes every shard (if the allocator's queues consume).
-    Shards are added one at a time, by one process at a time. A shard is removed only while it is
-    empty. *Not guaranteed:* order between shards; that a shard holds no more than
-    ``new_queue_threshold``: that is looked at every ``threshold_check_s`` seconds, and not at all
-    once there are ``max_queues``.
+    Shards are added one at a time, by one process at a time, and never removed. *Not guaranteed:*
+    order between shards; that a shard holds no more than ``new_queue_threshold``: that is looked at
+    every ``threshold_check_s`` seconds, and not at all once there are ``max_queues``.
     """
 
     def __init__(
@@ -309,13 +274,11 @@ class QueueSharder(Generic[Q]):
         self._is_lent = self._session is client
         self._allocator = allocator
         self._policies = policies or QueueSharderPolicies()
-        self._marks = f"{queue_path}-meta/retired"
         self._service = Service("leaderq-sharder", self._run)
         self._latch = Latch(self._session, leader_path, self._wake, id=id)
         self._lock = primitives.Lock()
         self._queues: dict[str, Q] = {}
         self._plan = ShardPlan()
-        self._empty_since: dict[str, float] = {}
         self._strangers: set[str] = set()
         self._told_at_most = False
         self._is_leader = False
@@ -366,8 +329,7 @@ class QueueSharder(Generic[Q]):
     def get_queue(self) -> Q:
         """The queue of a shard to put into, chosen at random among those that are not full.
 
-        Ask again for each put: the shard may be full by then, or retired and removed, so that the
-        put raises ``QueueClosed``.
+        Ask again for each put: the shard may be full by then.
 
         :raises QueueClosed: not started, or closed.
         """
@@ -389,18 +351,8 @@ class QueueSharder(Generic[Q]):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process could add and remove shards when it last looked."""
+        """Whether this process could add shards when it last looked."""
         return self._is_leader
-
-    def retire(self, path: str) -> None:
-        """Put nothing more into a shard, and remove it when it is empty; see the module about Java.
-
-        :raises ConfigurationError: it is not a shard of this sharder.
-        """
-        if path not in self.queue_paths:
-            known = ", ".join(self.queue_paths)
-            raise ConfigurationError(f"{path!r} is not a shard; there are: {known}")
-        self._session.ensure_path(join(self._marks, name_of(path)))
 
     def _check_not_closed(self) -> None:
         if self._is_closed:
@@ -434,14 +386,10 @@ class QueueSharder(Generic[Q]):
         names = self._shards()
         self._adopt_all(names)
         self._close_all({*self._queues}.difference(names))
-        marked = set(children_made(self._session, self._marks, self._wake))
-        plan = plan_shards(self._states(names, marked), self._policies)
+        plan = plan_shards(self._states(names), self._policies)
         with self._lock:
             self._plan = plan
         if self._is_leader and self._latch.seat is not None:
-            for name in marked.difference(names):
-                if self._session.exists(join(self.queue_path, name)) is None:
-                    deleted(self._session, join(self._marks, name))
             self._lead(plan, self._latch.seat)
 
     def _shards(self) -> list[str]:
@@ -453,30 +401,14 @@ class QueueSharder(Generic[Q]):
             log.warning(why, self.queue_path, name)
         return sorted(filter(is_shard, names))
 
-    def _states(self, names: Sequence[str], marked: Collection[str]) -> list[ShardState]:
+    def _states(self, names: Sequence[str]) -> Iterator[ShardState]:
         found = existing(self._session, [join(self.queue_path, name) for name in names])
-        seen = {name_of(path): stat for path, (_, stat) in found.items()}
-        now = clock.now_s()
-        empty = (name for name in marked if name in seen and not seen[name].num_children)
-        self._empty_since = {name: self._empty_since.get(name, now) for name in empty}
-        return [
-            ShardState(
-                name,
-                items=stat.num_children,
-                next_sequence=next_number(stat.cversion, stat.num_children),
-                is_marked=name in marked,
-                empty_for_s=now - self._empty_since.get(name, now),
-                was_full=name in self._plan.full,
-            )
-            for name, stat in seen.items()
-        ]
+        for path, (_, stat) in found.items():
+            name, items = name_of(path), stat.num_children
+            number = next_number(stat.cversion, items)
+            yield ShardState(name, items, number, was_full=name in self._plan.full)
 
     def _lead(self, plan: ShardPlan, seat: Seat) -> None:
-        for name in plan.to_mark:
-            log.warning("shard near its last number is retired shard=%s", name)
-            self._session.ensure_path(join(self._marks, name))
-        for name in plan.to_remove:
-            self._remove_shard(name, seat)
         is_at_most = not (plan.fit or plan.needs_one_more)
         if is_at_most and not self._told_at_most:
             log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
@@ -498,16 +430,6 @@ class QueueSharder(Generic[Q]):
             log.info("shard made shard=%s", path)
         except (BadVersion, NoNode, SeatLost) as exc:  # somebody was faster, or leads instead
             log.debug("shard not made shard=%s error=%s", path, exc)
-
-    def _remove_shard(self, name: str, seat: Seat) -> None:
-        path, mark = join(self.queue_path, name), join(self._marks, name)
-        try:
-            seat.write([Delete(path), Delete(mark)])
-            log.info("retired and empty shard removed shard=%s", path)
-        except NotEmpty:  # by a process that does not know of the mark
-            log.info("retired shard is put into again shard=%s", path)
-        except (NoNode, SeatLost) as exc:
-            log.debug("shard not removed shard=%s error=%s", path, exc)
 
     def _adopt_all(self, names: Sequence[str]) -> None:
         for name in names:

@@ -1,5 +1,5 @@
 """Sharders on a real server: Curator's own tests of them, and beyond: starting at once, leaders
-that go, rotation, strangers.
+that go, strangers.
 """
 
 from __future__ import annotations
@@ -88,23 +88,3 @@ def test_an_allocator_that_fails_fails_the_start_and_leaves_the_line(sharder_of,
 def test_paths_that_lie_in_each_other_are_refused(session, queue_path, leader_path):
     with pytest.raises(ConfigurationError):
         QueueSharder(session, SimpleDistributedQueue, queue_path, leader_path)
-
-
-def test_a_retired_shard_is_put_into_no_more_and_goes_when_it_is_empty(sharder_of, opened, session):
-    one = sharder_of()
-    other = sharder_of(opened())
-    one.start()
-    other.start()
-    (old,) = one.queue_paths
-    queue = other.get_queue()
-    queue.offer_many([b"a", b"b"])
-    other.retire(old)
-    eventually(lambda: one.shard_count == other.shard_count == 2)
-    eventually(lambda: one._plan.retired and other._plan.retired)
-    assert all(path.get_queue().path != old for path in (one, other) for _ in range(20))
-    assert queue.poll_many(5) == [b"a", b"b"]
-    eventually(lambda: one.shard_count == other.shard_count == 1)
-    assert session.exists(old) is None
-    eventually(lambda: session.children("/jobs-meta/retired") == [])
-    with pytest.raises(ConfigurationError, match="not a shard"):
-        one.retire(old)

@@ -30,8 +30,6 @@ shards = st.lists(
         name=st.text(min_size=1),
         items=st.integers(0, 200),
         next_sequence=st.integers(RETIRED_FROM - 1000, RETIRED_FROM + 100),
-        is_marked=st.booleans(),
-        empty_for_s=st.floats(0, 10),
         was_full=st.booleans(),
     ),
     unique_by=lambda shard: shard.name,
@@ -62,24 +60,8 @@ def test_a_shard_that_has_numbered_too_many_is_retired_and_replaced():
     assert RETIRED_FROM < LAST_SEQUENCE
     assert plan_shards([ShardState("a", 1, RETIRED_FROM - 1)], POLICIES).fit == ("a",)
     judgement = plan_shards([ShardState("a", 1, next_sequence=RETIRED_FROM)], POLICIES)
-    assert judgement.retired == judgement.to_mark == judgement.choice == ("a",)
+    assert judgement.retired == judgement.choice == ("a",)
     assert judgement.needs_one_more
-    assert judgement.to_remove == ()
-    marked = ShardState("a", 1, next_sequence=RETIRED_FROM, is_marked=True)
-    assert plan_shards([marked], POLICIES).to_mark == ()
-
-
-@pytest.mark.parametrize(
-    ("what", "removed"),
-    [
-        ({"items": 0, "empty_for_s": 4.9, "is_marked": True}, ()),
-        ({"items": 0, "empty_for_s": 5.0, "is_marked": True}, ("a",)),
-        ({"items": 1, "empty_for_s": 9.0, "is_marked": True}, ()),
-        ({"items": 0, "empty_for_s": 9.0, "next_sequence": RETIRED_FROM}, ()),
-    ],
-)
-def test_a_retired_shard_is_removed_when_it_was_empty_for_long_enough(what, removed):
-    assert plan_shards([ShardState("a", **what)], POLICIES).to_remove == removed
 
 
 @given(shards)
@@ -89,7 +71,6 @@ def test_whatever_is_seen_every_shard_is_in_one_class_and_something_is_put_into(
     assert sorted(judgement.fit + judgement.full + judgement.retired) == names
     assert bool(judgement.choice) == bool(seen)
     assert not (judgement.needs_one_more and judgement.fit)
-    assert set(judgement.to_mark) | set(judgement.to_remove) <= set(judgement.retired)
 
 
 def test_shards_are_named_as_curators():
