@@ -19,7 +19,7 @@ from leaderq.dyno import transitions
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
-from leaderq.dyno.nodes import QueueNodes, apply_together, within
+from leaderq.dyno.nodes import QueueNodes, apply_all, within
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import value_of
@@ -370,7 +370,7 @@ class Hand:
             if one.is_settled:
                 known[one] = StaleLease(f"message {one.id} was settled before")
         if fresh := {one: group for one, group in wanted.items() if one not in known}:
-            errors = apply_together(self._member().writer, list(fresh.values()), root)
+            errors = apply_all(self._member().writer, list(fresh.values()), root)
             for one, error in zip(fresh, errors, strict=True):
                 is_overtaken = isinstance(error, OVERTAKEN) and within(error, root)
                 is_stale = is_overtaken or isinstance(error, SessionExpired)

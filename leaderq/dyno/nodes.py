@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from leaderq.base import chance, host
@@ -41,7 +40,7 @@ from leaderq.zookeeper import Check, Delete, Session
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.groups import Operations, batched
+from leaderq.zookeeper.writing.groups import Operations
 from leaderq.zookeeper.writing.writer import outcomes
 
 log = logging.getLogger(__name__)
@@ -274,21 +273,6 @@ def apply_all(
             errors[at] = outcomes(writer, [group], path)[0][1]
         if isinstance(error, ZooKeeperError) and error.index is not None:
             error.index += len(given) - len(group)
-    return errors
-
-
-def apply_together(
-    writer: SequencedWriter, groups: Sequence[Operations], path: str
-) -> list[LeaderqError | None]:
-    """As :func:`apply_all`, but up to ``TOGETHER`` groups are sent as one multi, all or nothing. If
-    that multi is refused, its groups are written one by one.
-    """
-    chunks = list(batched(groups, TOGETHER))
-    joined = [tuple(chain.from_iterable(chunk)) for chunk in chunks]
-    errors: list[LeaderqError | None] = []
-    for chunk, (_, error) in zip(chunks, outcomes(writer, joined, path), strict=True):
-        is_refused = isinstance(error, ZooKeeperError) and error.index is not None
-        errors += apply_all(writer, chunk, path) if is_refused else [error] * len(chunk)
     return errors
 
 

@@ -27,7 +27,7 @@ from operator import attrgetter
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
-from leaderq.base import chance, clock
+from leaderq.base import chance
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
@@ -85,7 +85,6 @@ _CALM_S = 0.005
 _CLOSE_S = 2.0
 _ANSWER_S = 1.0
 """Seconds beyond a put's time-out to wait for the answer to a sent request."""
-_LOOK_S = 0.02
 _GRACE_S = 0.25
 """Waiting puts fail if they are not sent within so many seconds of the close."""
 _CHUNK = 256
@@ -537,15 +536,12 @@ class Putter(Generic[T]):
 
     def _waited(self, many: PutResults, deadline: Deadline) -> int:
         """Wait until these are settled or withdrawn; returns how many were not answered."""
-        left = many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
-        last = clock.now_s() + _ANSWER_S
-        while left and clock.now_s() < last:
-            unsent = self._withdrawn(lambda put: put.waiter is many)
-            for put in unsent:
-                self._in_flight.release(1, put.size)
-            many.forget(len(unsent))
-            left = many.wait(_LOOK_S)
-        return left
+        if not many.wait(deadline.left_s(primitives.TIMEOUT_MAX)):
+            return 0
+        unsent = self._withdrawn(lambda put: put.waiter is many)
+        self._in_flight.release(len(unsent), sum(put.size for put in unsent))
+        many.forget(len(unsent))
+        return many.wait(_ANSWER_S)
 
     def _withdrawn(self, wanted: Callable[[Put], bool]) -> list[OperationGroup]:
         return self._sender.withdraw_those(lambda group: isinstance(group, Put) and wanted(group))

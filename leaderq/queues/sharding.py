@@ -119,9 +119,7 @@ def plan_shards(shards: Iterable[ShardState], policies: QueueSharderPolicies) ->
 
     Every process decides for itself, with the same result; only the leader of the latch acts on it.
     """
-    fit: list[str] = []
-    full: list[str] = []
-    retired: list[str] = []
+    fit, full, retired = list[str](), list[str](), list[str]()
     threshold = policies.new_queue_threshold
     for shard in shards:
         if shard.next_sequence >= RETIRED_FROM:

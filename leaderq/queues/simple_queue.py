@@ -17,23 +17,23 @@ and each claim is applied exactly once, whatever happens to its answer. On each 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 from leaderq.base.arguments import at_least, require
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
-    NoNode,
     NotConnected,
     PutsFailed,
     QueueEmpty,
 )
+from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Item
 from leaderq.queues.consuming.items import Claim, done
 from leaderq.queues.recipes import CuratorQueue
-from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind, is_item, sequence_of
+from leaderq.queues.wire.names import SIMPLE_PREFIX, QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import AnyClient, SessionState
 
@@ -156,14 +156,8 @@ class SimpleDistributedQueue(CuratorQueue[bytes]):
         claimed = self._consumption.engine.ready.first
         if claimed is not None:
             return claimed.data
-        try:
-            names = self._session.children(self.path)
-        except NoNode:
-            return None
-        items = (name for name in names if is_item(QueueKind.SIMPLE, name))
-        for name in sorted(items, key=sequence_of):
-            with suppress(NoNode):
-                return self._session.get(self._paths.item(name))[0]
+        for item in QueueAdmin(self._session, self._paths, self.KIND).browse(1):
+            return item.data
         return None
 
     def element(self) -> bytes:

@@ -3,7 +3,8 @@ because a server builds the whole answer in its memory.
 
 First it asks for sizes, in requests that carry no data: for the size of every item while sizes are
 unknown or one was large of late, else for that of the last and of every 16th item, beginning at a
-random place. Then it reads only as many items as fit by these sizes.
+random place. Then it reads only as many items as fit by these sizes. It begins with 16 items, and
+doubles that with each read of small ones.
 
 *Guarantees:* a run of 16 large items or more, and a large item at the end, is seen before it is
 read. *Not guaranteed:* that a few large items among small ones are seen before they are read; but
@@ -13,9 +14,8 @@ has its error; a lost connection fails the read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from leaderq.base import chance
@@ -27,10 +27,11 @@ READ_BYTES = 1 << 20
 """Bytes that one read asks for, unless one item is larger."""
 _SMALL_BYTES = 16 * 1024
 _FIRST, _MOST, _EVERY = 16, 250, 16
-_CAREFUL_ITEMS = 256
-_FORGETTING = 0.9
 _META_BYTES = 80  # of each item in an answer
 _ANSWER_S = 10.0
+
+
+_Steps = Generator[primitives.Future[list[Any]], Any, list[Any]]
 
 
 class ReadSizes:
@@ -40,22 +41,19 @@ class ReadSizes:
     """
 
     def __init__(self) -> None:
-        self._most = _FIRST
-        self._typical = 0.0
-        self._careful = _FIRST
+        self._typical = READ_BYTES / _FIRST - _META_BYTES
 
     @property
     def most(self) -> int:
         """How many items to ask for at a time."""
-        fits = int(READ_BYTES / (self._typical + _META_BYTES))
-        return max(1, min(self._most, fits))
+        return max(1, min(_MOST, int(READ_BYTES / (self._typical + _META_BYTES))))
 
     @property
     def is_careful(self) -> bool:
         """Whether the sizes of all items must be asked for before the items are read: no sizes are
         known yet, or a recent item was large.
         """
-        return self._careful > 0
+        return self._typical > _SMALL_BYTES
 
     def to_measure(self, count: int) -> list[int]:
         """The positions among ``count`` items whose sizes must be known before they are read."""
@@ -87,16 +85,8 @@ class ReadSizes:
         return count
 
     def learned(self, sizes: Sequence[int]) -> None:
-        if not sizes:
-            return
-        largest = max(sizes)
-        self._typical = max(largest, self._typical * _FORGETTING)
-        if largest > _SMALL_BYTES:
-            self._careful, self._most = _CAREFUL_ITEMS, _FIRST
-        else:
-            self._careful -= len(sizes)
-            if len(sizes) >= self.most // 2:
-                self._most = min(_MOST, 2 * self._most)
+        if sizes:
+            self._typical = max(*sizes, self._typical / 2)
 
 
 class SizedReader:
@@ -116,21 +106,13 @@ class SizedReader:
         """Read as many of the first ``names`` as fit; return for each
         ``(data, ctime_ms, version)``, or its error in its place.
         """
-        answer: primitives.Future[list[Any]] = primitives.Future()
-        positions = self.sizes.to_measure(len(names := names[: self.most]))
-        if not positions:
-            self._read(answer, names)
-        else:
-            self._measure(answer, names, positions, partial(self._measured, answer, names))
-        return answer
+        return _answered(self._steps(names[: self.most]))
 
     def read_few(self, names: Sequence[str]) -> primitives.Future[list[Any]]:
         """Read as :meth:`read` does, but at once, without asking for sizes: for names that may not
         exist. Reads only the first one unless sizes are known and small.
         """
-        answer: primitives.Future[list[Any]] = primitives.Future()
-        self._read(answer, names[: 1 if self.sizes.is_careful else self.most])
-        return answer
+        return _answered(self._reading(names[: 1 if self.sizes.is_careful else self.most]))
 
     def read_now(self, names: Sequence[str]) -> list[Any]:
         """Read as :meth:`read` does, and wait for the answer.
@@ -157,39 +139,20 @@ class SizedReader:
             at += len(answers)
             yield from zip(batch, answers, strict=False)
 
-    def _measure(
-        self,
-        answer: primitives.Future[list[Any]],
-        names: Sequence[str],
-        positions: Sequence[int],
-        then: Callable[[list[int]], None],
-    ) -> None:
-        asked = self._session.child_sizes_async(self._path, [names[at] for at in positions])
-        asked.add_done_callback(lambda sizes: _forward(answer, lambda: then(sizes.result())))
+    def _steps(self, names: Sequence[str]) -> _Steps:
+        sizes: list[int] = []
+        if positions := self.sizes.to_measure(len(names)):
+            asked = [names[at] for at in positions]
+            sizes = yield self._session.child_sizes_async(self._path, asked)
+            if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
+                sizes = yield self._session.child_sizes_async(self._path, names)
+            names = names[: self.sizes.fitting(len(names), sizes)]
+        return (yield from self._reading(names))
 
-    def _measured(
-        self, answer: primitives.Future[list[Any]], names: Sequence[str], sizes: list[int]
-    ) -> None:
-        """Read the items that fit, or first ask for all sizes; runs on a thread of the session."""
-        if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
-            everything = range(len(names))
-            self._measure(answer, names, everything, partial(self._measured, answer, names))
-            return
-        self._read(answer, names[: self.sizes.fitting(len(names), sizes)])
-
-    def _read(self, answer: primitives.Future[list[Any]], names: Sequence[str]) -> None:
-        reading = self._session.child_data_async(self._path, names)
-        reading.add_done_callback(
-            lambda future: _forward(answer, lambda: self._finish(answer, future))
-        )
-
-    def _finish(
-        self, answer: primitives.Future[list[Any]], reading: primitives.Future[list[Any]]
-    ) -> None:
-        results = reading.result()
-        self.sizes.learned([len(one[0]) for one in results if isinstance(one, tuple)])
-        if not answer.cancelled():
-            answer.set_result(results)
+    def _reading(self, names: Sequence[str]) -> _Steps:
+        rows: list[Any] = yield self._session.child_data_async(self._path, names)
+        self.sizes.learned([len(row[0]) for row in rows if isinstance(row, tuple)])
+        return rows
 
 
 def children_of(session: Session, path: str, timeout_s: float | None = None) -> list[str]:
@@ -213,12 +176,22 @@ def existing(session: Session, paths: Sequence[str]) -> dict[str, tuple[bytes, S
     return found
 
 
-def _forward(answer: primitives.Future[list[Any]], step: Callable[[], object]) -> None:
-    """Run ``step()``; if it raises, its error becomes the answer."""
-    try:
-        step()
-    except primitives.InvalidStateError:  # nobody waits for it any more
-        return
-    except BaseException as exc:  # noqa: BLE001 - told to whoever waits
-        with suppress(primitives.InvalidStateError):
-            answer.set_exception(exc)
+def _answered(steps: _Steps) -> primitives.Future[list[Any]]:
+    """The future of what ``steps`` return. They continue on threads of the session, each when what
+    they have asked for is answered.
+    """
+    answer: primitives.Future[list[Any]] = primitives.Future()
+
+    def go_on(done: primitives.Future[list[Any]] | None) -> None:
+        with suppress(primitives.InvalidStateError):  # nobody waits for it any more
+            try:
+                asked = steps.send(None if done is None else done.result())
+            except StopIteration as end:
+                answer.set_result(end.value)
+            except BaseException as exc:  # noqa: BLE001 - told to whoever waits
+                answer.set_exception(exc)
+            else:
+                asked.add_done_callback(go_on)
+
+    go_on(None)
+    return answer

@@ -23,7 +23,6 @@ from functools import partial
 
 from leaderq.base import clock, host
 from leaderq.errors import (
-    ConnectionLost,
     LeaderqError,
     NodeExists,
     NoNode,
@@ -146,23 +145,9 @@ class QueueDrain:
         self._kept.clear()
 
     def await_items(self, timeout_s: float) -> None:
-        """Wait for a change of the queue, for :meth:`wake`, or ``timeout_s`` seconds."""
-        woken, path = self._woken, self._paths.path
-        try:
-            watch = self._session.watch_node(path, lambda _event: woken.set())
-        except ConnectionLost:
-            woken.wait(min(timeout_s, _LOOK_S))
-            woken.clear()
-            return
-        try:
-            stat = retry_until_connected(partial(self._session.exists, path))
-            # What is still there is held by consumers, or foreign: the release of a lock is not
-            # told.
-            is_left = stat is not None and stat.num_children > 0
-            woken.wait(min(timeout_s, _LOOK_AGAIN_S) if is_left else timeout_s)
-        finally:
-            watch.close()
-            woken.clear()  # not before the wait: a signal may have come since the last look
+        """Wait for :meth:`wake`, or a second, or ``timeout_s`` seconds if that is less."""
+        self._woken.wait(min(timeout_s, _LOOK_AGAIN_S))
+        self._woken.clear()
 
     def wake(self) -> None:
         """Make :meth:`await_items` return. May be called from any thread or signal handler."""

@@ -411,13 +411,11 @@ class SendQueue:
         self.number = left[-1].number + 1 if left else version
         return [batch for batch in batches if batch.number < version], []
 
-    def drop(self, group: OperationGroup) -> bool:
-        """Do not send ``group`` any more; return whether it was waiting."""
-        try:
-            self.waiting.remove(group)
-        except ValueError:
-            return False
-        return True
+    def withdraw(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
+        """Remove and return the waiting groups for which ``wanted(group)`` is true."""
+        found = [group for group in self.waiting if wanted(group)]
+        self.waiting = deque(group for group in self.waiting if not wanted(group))
+        return found
 
     def empty(self) -> tuple[list[PackedMulti], list[OperationGroup]]:
         """Give everything up: return the batches that were ever sent, and the groups that never

@@ -30,7 +30,6 @@ are sent with a new count.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -104,7 +103,6 @@ def await_outcomes(
 
 
 _MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
-_LOOK_S = 0.5
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
 
 
@@ -255,14 +253,12 @@ class SequencedWriter:
         its own outcome.
         """
         limit = self.limit
-        fit = [group for group in groups if group.count and group.size <= limit]
-        if len(fit) < len(groups):
-            for group in groups:
-                if not group.count:
-                    group.results = []
-                    tell([group])
-                elif group.size > limit:
-                    self._refuse(group)
+        large = [group for group in groups if group.size > limit]
+        for group in large:
+            path = group.operations[0].path
+            what = "one operation" if group.count == 1 else f"a group of {group.count} operations"
+            tell([group], TooLarge(what, size=group.size, limit=limit, path=path))
+        fit = [group for group in groups if group.size <= limit] if large else groups
         with self._lock:
             if (end := self._end) is None:
                 self._queue.waiting.extend(fit)
@@ -273,18 +269,12 @@ class SequencedWriter:
         elif is_sender_wanted:
             self._send_more()
 
-    def _refuse(self, group: OperationGroup) -> None:
-        count, path = group.count, group.operations[0].path
-        what = "one operation" if count == 1 else f"a group of {count} operations"
-        tell([group], TooLarge(what, size=group.size, limit=self.limit, path=path))
-
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         """Remove and return the waiting groups for which ``wanted(group)`` is true: they are
         certainly not sent, and hear of no outcome.
         """
         with self._lock:
-            found = [group for group in self._queue.waiting if wanted(group)]
-            self._queue.waiting = deque(group for group in self._queue.waiting if not wanted(group))
+            found = self._queue.withdraw(wanted)
         self._count_down(len(found))
         return found
 
@@ -384,7 +374,7 @@ class SequencedWriter:
 
     def _expel(self, refused: Sequence[OperationGroup], error: LeaderqError | None) -> None:
         with self._lock:
-            here = [group for group in refused if self._queue.drop(group)]
+            here = self._queue.withdraw(set(refused).__contains__)
         self._settle(here, error or ConnectionLost("refused without a reason"))
         self._go_on()
 
@@ -412,8 +402,6 @@ class SequencedWriter:
                 self._finish(SessionClosed("the session was closed by its owner"))
             elif self._is_ephemeral_over():
                 self._finish(self._expired())
-            elif self._session.state is not SessionState.CONNECTED:
-                self._woken.wait(_LOOK_S)
             elif self._reconciled() if self._is_open else self._has_opened():
                 return
             else:

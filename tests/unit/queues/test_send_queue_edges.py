@@ -172,7 +172,7 @@ def test_all_is_given_up_in_its_order() -> None:
     one.waiting.append(waiting)
     one.is_halted = False
     assert one.empty() == ([*flight, again], [waiting])
-    assert (one.empty(), one.is_halted, one.drop(waiting)) == (([], []), True, False)
+    assert (one.empty(), one.is_halted, one.withdraw(bool)) == (([], []), True, [])
 
 
 def test_a_large_multi_is_pushed_out_by_as_many_small_ones_as_it_holds_times_the_limit() -> None:
@@ -396,7 +396,7 @@ def after_trouble(one: SendQueue, server: Server, failed: list[PackedMulti]) -> 
     if blamed is not None:
         culprit, _ = blamed.culprit()
         assert culprit.name in server.bad
-        assert one.drop(culprit)
+        assert one.withdraw(lambda group: group is culprit)
         return []
     one.set_aside(failed)
     return one.reconcile(server.version, is_new=False)[0]
