@@ -355,10 +355,8 @@ def shard_sizes(nodes: QueueNodes) -> dict[str, dict[str, int]]:
     """
     out = {}
     for shard in nodes.shards():
-        paths = nodes.paths.shard(shard)
-        stats = [nodes.session.exists(parent) for parent in paths.parents]
-        counts = [0 if one is None else one.num_children for one in stats]
-        messages, claims, rests, dead = counts
+        stats = map(nodes.session.exists, nodes.paths.shard(shard).parents)
+        messages, claims, rests, dead = (one.num_children if one else 0 for one in stats)
         leased = max(0, claims - rests)
         out[shard] = {"messages": messages, "resting": rests, "leased": leased, "dead": dead}
     return out

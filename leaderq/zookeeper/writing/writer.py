@@ -52,7 +52,6 @@ from leaderq.threads.waker import bounded_s
 from leaderq.zookeeper import (
     Create,
     Delete,
-    GetData,
     Operation,
     Session,
     SessionState,
@@ -61,6 +60,7 @@ from leaderq.zookeeper import (
     retrying,
 )
 from leaderq.zookeeper.paths import join, parent_of, validated_path
+from leaderq.zookeeper.reading import existing
 from leaderq.zookeeper.requests import failed_future
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing.groups import (
@@ -499,11 +499,9 @@ def sweep(session: Session, parent: str, now_ms: int) -> int:
         names = session.children(parent)
         paths = [join(parent, one) for one in chance.sample(names, min(len(names), _AT_A_TIME))]
         old = []
-        for path, answer in zip(paths, session.multi_read(list(map(GetData, paths))), strict=True):
-            if isinstance(answer, tuple):
-                stat = answer[1]
-                if stat.ephemeral_owner == 0 and now_ms - stat.mtime_ms > OLD_S * 1000:
-                    old.append(session.delete_async(path, stat.version))
+        for path, (_, stat) in existing(session, paths).items():
+            if stat.ephemeral_owner == 0 and now_ms - stat.mtime_ms > OLD_S * 1000:
+                old.append(session.delete_async(path, stat.version))
         return sum(error is None for error in await_outcomes(old, _SWEEP_S))
     except LeaderqError as exc:
         log.debug("writers not swept path=%s error=%s", parent, exc)

@@ -36,13 +36,13 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 @pytest.fixture
 def sent(session, monkeypatch) -> list[str]:
     told: list[str] = []
-    send_all = session._send_all
+    send = session._send
 
-    def noting(requests: Any, *more: Any) -> Any:
-        told.extend(map(repr, requests))
-        return send_all(requests, *more)
+    def noting(request: Any, *more: Any) -> Any:
+        told.append(repr(request))
+        return send(request, *more)
 
-    monkeypatch.setattr(session, "_send_all", noting)
+    monkeypatch.setattr(session, "_send", noting)
     return told
 
 
