@@ -275,9 +275,9 @@ class PutResults:
                 self.fail(put.value, error)
         self.forget(len(puts), stored=len(puts) if error is None else 0)
 
-    def fail(self, value: Any, error: BaseException) -> None:
+    def fail(self, value: Any, error: BaseException, count: int = 1) -> None:
         with self._changed:
-            self.failed += 1
+            self.failed += count
             if len(self.failures) < KEPT_FAILURES:
                 self.failures.append((value, error))
 
@@ -297,12 +297,17 @@ class PutResults:
             self._changed.wait_for(lambda: not self._open, timeout_s)
             return self._open
 
-    def take_failures(self) -> PutsFailed | None:
-        """Return the failures since the last call; ``None`` if there were none."""
+    def take(self) -> int:
+        """Return how many puts were stored since the last call.
+
+        :raises PutsFailed: others failed since then.
+        """
         with self._changed:
             stored, failed, failures = self.stored, self.failed, self.failures
             self.stored, self.failed, self.failures = 0, 0, []
-        return PutsFailed(stored=stored, failed=failed, failures=failures) if failed else None
+        if failed:
+            raise PutsFailed(stored=stored, failed=failed, failures=failures)
+        return stored
 
 
 class PutListener:
@@ -416,7 +421,7 @@ class Putter(Generic[T]):
         self._sender.close(deadline.left_s(flush_s))
         self._in_flight.wait_empty(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
-        self._raise_unheard()
+        self._unheard.take()
 
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
@@ -459,13 +464,10 @@ class Putter(Generic[T]):
             # of the iterable, or closed meanwhile: values already taken from it are seen through
             many.wait(deadline.left_s(primitives.TIMEOUT_MAX))
             raise
-        left, failures = self._waited(many, deadline), many.failures
-        if left:
+        if left := self._waited(many, deadline):
             lost = ConnectionLost(f"{left} items were sent, and not answered in time")
-            failures = [*failures, (None, lost)]
-        if failures:
-            raise PutsFailed(stored=many.stored, failed=many.failed + left, failures=failures)
-        return many.stored
+            many.fail(None, lost, left)
+        return many.take()
 
     def _stream(
         self,
@@ -553,7 +555,7 @@ class Putter(Generic[T]):
 
     def flush(self, timeout_s: float) -> bool:
         is_empty = self._in_flight.wait_empty(timeout_s)
-        self._raise_unheard()
+        self._unheard.take()
         return is_empty
 
     def _settled(self, puts: list[Put], error: LeaderqError | None) -> None:
@@ -592,7 +594,3 @@ class Putter(Generic[T]):
     def _tell_of_failure(self, error: BaseException, count: int = 1) -> None:
         phrase = "puts in the background failed queue=%s puts=%d error=%s"
         log.error(phrase, self._paths.path, count, error)
-
-    def _raise_unheard(self) -> None:
-        if (failed := self._unheard.take_failures()) is not None:
-            raise failed

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
@@ -46,14 +47,14 @@ else:
     from typing import TypeVar
 
     T = TypeVar("T")
-R = TypeVar("R", bound="QueueRecipe[Any]")
+R = TypeVar("R", bound="CuratorQueue[Any]")
 _FIELDS = fields(QueueOptions)
 
 _START_S = 15.0
 _LEAST_CLOSE_S = 1.0
 
 
-class CuratorQueue(Generic[T]):
+class CuratorQueue(ABC, Generic[T]):
     """What all five queues have: a session, which may be lent, a way in and a way out."""
 
     KIND: ClassVar[QueueKind]
@@ -72,6 +73,27 @@ class CuratorQueue(Generic[T]):
     def path(self) -> str:
         """The queue's znode."""
         return self._paths.path
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> object: ...
+
+    def __enter__(self: R) -> R:
+        self.start()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self.close()
+        except LeaderqError:
+            if error is None:
+                raise
+            log.exception("closing failed after an error queue=%s", self.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}{', closed' if self._is_closed else ''})"
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -233,22 +255,6 @@ class QueueRecipe(CuratorQueue[T]):
             self._death_watcher.close()
         if not self._close(max(_LEAST_CLOSE_S, self._final_flush_s), self._final_flush_s):
             log.warning("work not done when its queue was closed queue=%s", self.path)
-
-    def __enter__(self: R) -> R:
-        self.start()
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        try:
-            self.close()
-        except LeaderqError:
-            if error is None:
-                raise
-            log.exception("closing failed after an error queue=%s", self.path)
-
-    def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "started" if self._is_started else "new"
-        return f"{type(self).__name__}({self.path!r}, {state})"
 
     def add_put_listener(self, listener: PutListener) -> None:
         """``listener`` hears of each item stored, and of each that was not."""

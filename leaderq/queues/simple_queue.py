@@ -74,15 +74,6 @@ class SimpleDistributedQueue(CuratorQueue[bytes]):
         options: QueueOptions[bytes] = QueueOptions(claim_ahead=claim_ahead)
         super().__init__(client, QueuePaths(path, meta_path=meta_path), options)
 
-    def __enter__(self) -> SimpleDistributedQueue:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"SimpleDistributedQueue({self.path!r})"
-
     def start(self) -> None:
         """Does nothing: the queue begins at its first use."""
 

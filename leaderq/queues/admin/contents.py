@@ -33,7 +33,7 @@ from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter, await_outcomes
 from leaderq.zookeeper.writing.groups import batched
-from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
+from leaderq.zookeeper.writing.writer import OVERTAKEN, Outcome, outcomes
 
 META, DEAD = "-meta", "-dead"
 """The endings of paths that belong to the queue whose path comes before; see ``QueuePaths``."""
@@ -255,10 +255,18 @@ def written(
     """
     with operators_writer(session, paths, join(paths.tallies, "admin")) as writer:
         for some in batched(groups, _UNDER_WAY):
-            for _, error in outcomes(writer, some, paths.path):
-                if error is not None and not isinstance(error, _OTHERS):
-                    raise error
-                yield error
+            yield from usual_errors(outcomes(writer, some, paths.path), *_OTHERS)
+
+
+def usual_errors(
+    outcomes: Iterable[Outcome], *usual: type[LeaderqError]
+) -> list[LeaderqError | None]:
+    """The error of each, or ``None``. Errors that are not ``usual`` are raised."""
+    errors = [error for _, error in outcomes]
+    for error in errors:
+        if error is not None and not isinstance(error, usual):
+            raise error
+    return errors
 
 
 @contextmanager
@@ -295,7 +303,8 @@ def delete_tree(session: Session, path: str) -> int:
         for some in batched([*below, path], _UNDER_WAY):
             errors = retry_until_connected(partial(_delete_each, session, some))
             deleted += errors.count(None)
-            full += [one for one, error in zip(some, errors, strict=True) if _is_full(error)]
+            both = zip(some, errors, strict=True)
+            full += [one for one, error in both if isinstance(error, NotEmpty)]
         if path not in full:
             return deleted
         deleted += sum(delete_tree(session, one) for one in full if one != path)
@@ -304,11 +313,4 @@ def delete_tree(session: Session, path: str) -> int:
 
 def _delete_each(session: Session, paths: Sequence[str]) -> list[LeaderqError | None]:
     errors = await_outcomes([session.delete_async(path) for path in paths])
-    for error in errors:
-        if error is not None and not isinstance(error, NoNode | NotEmpty):
-            raise error
-    return errors
-
-
-def _is_full(error: LeaderqError | None) -> bool:
-    return isinstance(error, NotEmpty)
+    return usual_errors([(None, error) for error in errors], NoNode, NotEmpty)

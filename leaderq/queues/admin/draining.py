@@ -37,6 +37,7 @@ from leaderq.queues.admin.contents import (
     names_at,
     operators_writer,
     refuse_sharder,
+    usual_errors,
 )
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
@@ -197,12 +198,7 @@ class QueueDrain:
     def _errors(
         self, groups: Iterable[Sequence[Operation]], *usual: type[LeaderqError]
     ) -> list[LeaderqError | None]:
-        """Write these, and return the error of each; errors that are not ``usual`` are raised."""
-        errors = [error for _, error in outcomes(self._writer, list(groups), self._paths.path)]
-        for error in errors:
-            if error is not None and not isinstance(error, usual):
-                raise error
-        return errors
+        return usual_errors(outcomes(self._writer, list(groups), self._paths.path), *usual)
 
     def _be_alone(self) -> None:
         """Wait until no other drain runs. A drain that was killed counts as running until its

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby, islice
 from operator import attrgetter
@@ -141,37 +142,25 @@ class MultiStatus(Enum):
     """The session was closed by its owner."""
 
 
+@dataclass(eq=False, slots=True)
 class PackedMulti:
     """The groups of one multi. ``number``: the version that the guard must have, which the multi
-    raises by one. ``is_doubtful``: the multi was sent at least once without an answer.
+    raises by one. ``is_doubtful``: the multi was sent at least once without an answer. ``sent_s``
+    and ``under_way``: when it was sent, and how many bytes were under way then, with it.
     """
 
-    __slots__ = (
-        "error",
-        "groups",
-        "is_doubtful",
-        "number",
-        "results",
-        "sent_s",
-        "size",
-        "status",
-        "under_way",
-    )
+    number: int
+    groups: list[OperationGroup]
+    is_doubtful: bool = False
+    status: MultiStatus | None = None
+    error: LeaderqError | None = None
+    results: list[Any] | None = None
+    sent_s: float = 0.0
+    under_way: int = 0
+    size: int = field(init=False)
 
-    # from when it is sent on
-    status: MultiStatus | None
-    error: LeaderqError | None
-    sent_s: float
-    under_way: int
-    """Bytes under way when it was sent, with it."""
-    # from when it is known to be applied on
-    results: list[Any] | None
-
-    def __init__(self, number: int, groups: list[OperationGroup]) -> None:
-        self.number = number
-        self.groups = groups
-        self.size = sum(group.size for group in groups)
-        self.is_doubtful = False
+    def __post_init__(self) -> None:
+        self.size = sum(group.size for group in self.groups)
 
     def operations(self, path: str) -> list[Operation]:
         operations: list[Operation] = [SetData(path, b"", self.number)]
