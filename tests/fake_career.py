@@ -12,7 +12,8 @@ from typing import Any
 from terms import open_term as open_term
 
 from leaderq.kafka.clients.consumer import EffectRefused
-from leaderq.kafka.dead_letters.format import NewDeadLetter, read_dead_letter
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.dead_letters.format import read_dead_letter
 from leaderq.kafka.declaration import delivery_of
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.context import HandlingContext
@@ -77,7 +78,7 @@ class FakeCareer:
         self.refused = refused
         self.effects: list[RecordPlace] = []
         self.committed: dict[Partition, int] = {}
-        self.letters: list[NewDeadLetter] = []
+        self.letters: list[Message] = []
         self.before_handle: Callable[[Sequence[Record]], None] = lambda _records: None
         self.before_commit: Callable[[], None] = lambda: None
         self._pending: list[RecordPlace] = []
@@ -128,7 +129,7 @@ class FakeCareer:
         self.log.append("undo")
         self._pending = []
 
-    def send_dead_letter(self, term: OpenTerm, topic: str, letter: NewDeadLetter) -> None:
+    def send_dead_letter(self, term: OpenTerm, topic: str, letter: Message) -> None:
         dead = read_dead_letter(Record(topic, 0, 0, 0, letter.key, letter.value, letter.headers))
         self.log.append(
             f"dead letter {_letter(dead.origin)}{dead.offset} on {topic} after {dead.attempts}:"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.dead_letters.replay import replay_group
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import committed, create_topics, end_offsets, produce
@@ -20,7 +21,7 @@ class Letters:
         letters = [self._letter(n, n % partitions) for n in range(count)]
         produce(address, self.topic, [(each.key, each.value, each.headers) for each in letters])
 
-    def _letter(self, n: int, partition: int) -> NewDeadLetter:
+    def _letter(self, n: int, partition: int) -> Message:
         headers = (("trace", b"t"),)
         at_ms = 1_700_000_000_000 + n
         record = Record(self.origin, partition, n, at_ms, b"k%d" % n, b"order %d" % n, headers)

@@ -41,7 +41,7 @@ from leaderq.kafka.assembly import Assembly, handling_context
 from leaderq.kafka.career import KafkaCareer
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.dead_letters.format import DeadLetter, NewDeadLetter, read_dead_letter
+from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
 from leaderq.kafka.declaration import Declaration
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.record import Batch, Partition, Record, grouped
@@ -435,7 +435,7 @@ class _Letters:
     def __init__(self, driven: Driven) -> None:
         self._driven = driven
 
-    def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
+    def send(self, term: Term, topic: str, letter: Message) -> None:
         term.check()
         found = Record(
             topic, 0, len(self._driven.dead_letters), 0, letter.key, letter.value, letter.headers

@@ -37,9 +37,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from leaderq.errors import CorruptRecord, leaves
+from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.record import Partition, Record
 from leaderq.observability import tracing
 
@@ -57,20 +58,11 @@ Headers = Sequence[tuple[str, bytes]]
 N = TypeVar("N", int, None)
 
 
-class NewDeadLetter(NamedTuple):
-    """A message for the dead-letter topic; ``timestamp_ms``: milliseconds since the epoch."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes]]
-    timestamp_ms: int
-
-
 def new_dead_letter(
     record: Record, error: BaseException, attempts: int, term: int, career: str, at_ms: int
-) -> NewDeadLetter:
-    """Return the letter about the raw ``record``; ``at_ms``: milliseconds since the epoch. No
-    ``error`` makes this raise. Of a group of errors only the first is told.
+) -> Message:
+    """Return the letter about the raw ``record``, for a topic to be named; ``at_ms``: milliseconds
+    since the epoch. No ``error`` makes this raise. Of a group of errors only the first is told.
     """
     carried = tracing.carried_by(error)
     error = leaves(error)[0]
@@ -90,10 +82,11 @@ def new_dead_letter(
         "times": deaths(record.headers) + 1,
     }
     added = [(PREFIX + name, str(value).encode()) for name, value in said.items() if value != ""]
-    return NewDeadLetter(record.key, record.value, own_headers(record.headers) + added, at_ms)
+    headers = own_headers(record.headers) + added
+    return Message("", record.value, record.key, headers, timestamp_ms=at_ms)
 
 
-def shortened(letter: NewDeadLetter) -> NewDeadLetter:
+def shortened(letter: Message) -> Message:
     """Return the letter without the error's text and other headers that a replay does not need."""
     spared = {PREFIX + name for name in _SPARED}
     return letter._replace(headers=[header for header in letter.headers if header[0] not in spared])

@@ -17,7 +17,7 @@ from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, Unkn
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
 from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.producer import Message, ProducerClient
-from leaderq.kafka.dead_letters.format import NewDeadLetter, shortened
+from leaderq.kafka.dead_letters.format import shortened
 from leaderq.kafka.record import Record
 from leaderq.kafka.topics import TopicReader
 from leaderq.term import Term
@@ -49,11 +49,13 @@ class DeadLetterSender:
     make_topic: Callable[[], object]
     most_bytes: int
 
-    def send(self, term: Term, topic: str, letter: NewDeadLetter) -> None:
+    def send(self, term: Term, topic: str, letter: Message) -> None:
         """Send the letter, without the error's text if it is too large. On return it is stored, or
         waits for the batch's transaction.
         """
-        whole = _message(topic, letter)
+        whole = letter._replace(topic=topic)
+        if whole.key is None and whole.value is None:  # kafka-python would not send it
+            whole = whole._replace(value=b"")
         try:
             # In a transaction the broker's refusal would come too late: with the commit.
             if whole.size <= self.most_bytes:
@@ -63,7 +65,7 @@ class DeadLetterSender:
         except MessageTooLarge as exc:
             why = str(exc)
         log.warning("dead letter sent without the text of its error reason=%s", why)
-        self._send(term, _message(topic, shortened(letter)))
+        self._send(term, shortened(whole))
 
     def _send(self, term: Term, message: Message) -> None:
         if self.add is not None:
@@ -88,12 +90,6 @@ class DeadLetterSender:
 
     def close(self) -> None:
         self.producer.close()
-
-
-def _message(topic: str, letter: NewDeadLetter) -> Message:
-    # kafka-python sends no record that has neither key nor value.
-    value = b"" if letter.key is None and letter.value is None else letter.value
-    return Message(topic, value, letter.key, letter.headers, timestamp_ms=letter.timestamp_ms)
 
 
 class DeadLetterReader(TopicReader):

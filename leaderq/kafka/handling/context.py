@@ -11,7 +11,8 @@ from types import MappingProxyType
 
 from leaderq.base import clock
 from leaderq.errors import told
-from leaderq.kafka.dead_letters.format import NewDeadLetter, new_dead_letter
+from leaderq.kafka.clients.producer import Message
+from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import OnError
@@ -114,7 +115,7 @@ class HandlingContext:
     handle: Callable[[Sequence[Record], Term], None]
     commit: Callable[[Term, Mapping[Partition, int]], None]
     undo: Callable[[], None]
-    send_dead_letter: Callable[[Term, str, NewDeadLetter], None]
+    send_dead_letter: Callable[[Term, str, Message], None]
     on_error: OnError
     commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
     more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None

@@ -265,7 +265,7 @@ def test_a_record_that_holds_the_work_up_passes_when_an_operator_asks(
     more = {**shape, "burials": znode.requests, "on_held_up": told.append}
     with closing(a_handler(career, policy, **more)) as handler:
         assert handler.work(a_batch(A=[0, 1, 2], B=[5]), znode.term(7))
-    found = [Record("dead", 0, 0, 0, *letter) for letter in career.letters]
+    found = [Record("dead", 0, 0, 0, *one[2:0:-1], one.headers) for one in career.letters]
     assert [read_dead_letter(letter).offset for letter in found] == letters
     assert career.committed == {A: 3, B: 6}
     assert sorted(set(career.effects)) == [(A, 0), (A, 2), (B, 5)]
