@@ -4,11 +4,8 @@ A hint: the servers decide when something is claimed. It learns from a listing o
 ``rests``, and from what their watches tell afterwards, in any order and more than once. From time
 to time it learns the names in ``claims``. Not thread-safe.
 
-Each name is in exactly one place: **later** (a heap by the time at which it is due), **due** (a
-heap in the order of delivery), **leased** (somebody has it, as far as is known: this consumer, or
-another), or **ours** (this consumer is about to claim it). Heaps are cleaned when they are read: an
-entry that is not valid any more is dropped there. The time may go back, because a clock was set or
-because it was read before the shard was listed: messages that were due may then be *later* again.
+Each name waits (see :class:`~leaderq.engine.due_order.DueOrder`), is **leased** (somebody has it,
+as far as is known: this consumer, or another), or is **in hand** (this one is about to claim it).
 
 Due times (``_ms``) are calendar times. A lease is a *duration* (``_s``): it runs on this consumer's
 own clock, from when the consumer first saw this version of the claim.
@@ -22,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from leaderq.dyno.layout import NO_GROUP, MessageName, RestName, parsed_name, parsed_rest, rest_name
+from leaderq.engine.due_order import DueOrder, Entry
 
 SETTLING_S = 1.0
 """How long a known lease may be missing in a listing, and is not looked at."""
@@ -60,21 +58,19 @@ class KnownLease:
     """Then anybody may have it."""
 
 
-class ShardIndex:
+class ShardIndex(DueOrder):
     """The messages of one shard, in the order of delivery; see the module. ``ageing_s``: seconds
     after which a message goes before one with the next better priority that has just become due;
     ``None``: priorities are strict.
     """
 
     def __init__(self, ageing_s: float | None = None) -> None:
+        super().__init__()
         self.ageing_s = ageing_s
         """Counts for everything that is listed from now on."""
         self._names: dict[str, MessageName] = {}
         self._rests: dict[str, RestName] = {}
-        self._later: list[tuple[int, str]] = []
-        self._due: list[tuple[int, int, str, int]] = []  # with the time since when it is
         self._leased: dict[str, KnownLease] = {}
-        self._ours: set[str] = set()
         self._groups: dict[str, list[tuple[int, str]]] = {}
         self._waiting: dict[str, list[tuple[int, str]]] = {}  # those due, the most urgent first
 
@@ -82,7 +78,7 @@ class ShardIndex:
         return len(self._names)
 
     def replace(self, names: Iterable[str], markers: Iterable[str], now_ms: int) -> None:
-        """Replace everything by a new listing, of any length. Messages that are ours stay so if
+        """Replace everything by a new listing, of any length. Messages in hand stay so if
         they are listed, and those that are leased unless they rest now.
         """
         parsed = {name: found for name in names if (found := parsed_name(name)) is not None}
@@ -95,19 +91,13 @@ class ShardIndex:
             for name, known in self._leased.items()
             if name in parsed and name not in self._rests
         }
-        self._ours, self._groups, self._waiting = self._ours & parsed.keys(), {}, {}
+        self.in_hand, self._groups, self._waiting = self.in_hand & parsed.keys(), {}, {}
         for name, found in parsed.items():
             if found.group != NO_GROUP:
                 self._groups.setdefault(found.group, []).append((found.sequence, name))
-        times = [(self.due_ms_of(name), name) for name in parsed]
-        self._later = [entry for entry in times if entry[0] > now_ms]
-        due = [name for due_ms, name in times if due_ms <= now_ms]
-        for name in due:
-            if parsed[name].group != NO_GROUP:
-                self._wait_in_group(name)
-        self._due = list(map(self._due_entry, due))
-        for heap in (self._later, self._due, *self._groups.values()):
-            heapq.heapify(heap)  # type: ignore[arg-type]
+        for group in self._groups.values():
+            heapq.heapify(group)
+        self._fill(parsed, now_ms)
 
     def created(self, name: str) -> None:
         parsed = parsed_name(name)
@@ -124,8 +114,8 @@ class ShardIndex:
             return
         self._rests.pop(name, None)
         self._leased.pop(name, None)
-        self._ours.discard(name)
-        if parsed.group != NO_GROUP and (head := self._head(parsed.group)) is not None:
+        self.in_hand.discard(name)
+        if parsed.group != NO_GROUP and (head := self._head_of(parsed.group)) is not None:
             self._schedule(head)
 
     def rested(self, marker: str) -> None:
@@ -136,7 +126,7 @@ class ShardIndex:
             return
         self._rests[rest.name] = rest
         self._leased.pop(rest.name, None)
-        self._ours.discard(rest.name)
+        self.in_hand.discard(rest.name)
         if rest.name in self._names:
             self._schedule(rest.name)
 
@@ -144,7 +134,7 @@ class ShardIndex:
         rest = parsed_rest(marker)
         if rest is not None and self._rests.get(rest.name) == rest:
             del self._rests[rest.name]
-            if rest.name in self._names and rest.name not in self._ours:
+            if rest.name in self._names and rest.name not in self.in_hand:
                 # or its marker was deleted by hand
                 self._leased.setdefault(rest.name, KnownLease(now_s, 0.0, rest.version + 1))
 
@@ -157,7 +147,7 @@ class ShardIndex:
             name: former.get(name) or replace(new)
             for name in names
             if name in former
-            or (name in self._names and name not in self._rests and name not in self._ours)
+            or (name in self._names and name not in self._rests and name not in self.in_hand)
         }
         for name in former.keys() - self._leased.keys():
             if former[name].since_s + SETTLING_S > now_s:  # the listing may be older
@@ -192,57 +182,28 @@ class ShardIndex:
         return True
 
     def choose(self, most: int, now_ms: int, *, skip: int = 0) -> list[Choice]:
-        """Choose the next messages in the order of delivery, at most ``most``; they are ours from
-        now on. ``skip``: leave that many to others, if there are more.
+        """Choose the next messages in the order of delivery, at most ``most``; they are in hand
+        from now on. ``skip``: leave that many to others, if there are more.
         """
-        self._promote(now_ms)
-        free: dict[str, tuple[int, int, str, int]] = {}
-        while self._due and len(free) < skip + most:
-            entry = heapq.heappop(self._due)
-            if not self._is_free(entry[2], now_ms):
-                self._dropped(entry, now_ms)
-            elif entry[:2] == self.order_of(entry[2]):
-                free.setdefault(entry[2], entry)
-            else:  # the first of a group, and another one of it has come or gone
-                heapq.heappush(self._due, self._due_entry(entry[2]))
-        left = min(skip, max(0, len(free) - 1))
-        names = list(free)[left : left + most]
-        self._ours.update(names)
-        for name, entry in free.items():
-            if name not in self._ours:
-                heapq.heappush(self._due, entry)
-        return [self._choice(name) for name in names]
+        return list(map(self._choice, self._take(most, now_ms, skip=skip)))
 
     def choose_these(self, names: Iterable[str], now_ms: int) -> list[Choice]:
-        """Choose those of ``names`` that may be delivered now; they are ours from now on."""
+        """Choose those of ``names`` that may be delivered now; they are in hand from now on."""
         free = [name for name in names if self._is_free(name, now_ms)]
-        self._ours.update(free)
+        self.in_hand.update(free)
         return [self._choice(name) for name in free]
 
     def peek(self, most: int, now_ms: int) -> list[str]:
         """Return the names that :meth:`choose` would choose, without choosing them."""
-        chosen = self.choose(most, now_ms)
-        self.release(choice.name for choice in chosen)
-        return [choice.name for choice in chosen]
-
-    def upcoming(self, most: int, now_ms: int) -> list[str]:
-        """Return the names that :meth:`choose` is likely to choose next, among those that were due
-        at its last call.
-        """
-        due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
-        while edge and len(names) < most:  # along the heap, which stays as it is
-            (*_, name, _), at = heapq.heappop(edge)
-            if self._is_free(name, now_ms):
-                names[name] = None
-            for below in range(2 * at + 1, min(2 * at + 3, len(due))):
-                heapq.heappush(edge, (due[below], below))
-        return list(names)
+        names = self._take(most, now_ms)
+        self.release(names)
+        return names
 
     def release(self, names: Iterable[str]) -> None:
         """Make these messages free again: their claim failed, or they were given back."""
         for name in names:
-            if name in self._ours:
-                self._ours.discard(name)
+            if name in self.in_hand:
+                self.in_hand.discard(name)
                 if name in self._names:
                     self._schedule(name)
 
@@ -259,8 +220,8 @@ class ShardIndex:
         self._taken(name, KnownLease(now_s, now_s + SETTLING_S))
 
     def _taken(self, name: str, lease: KnownLease) -> None:
-        if name in self._ours:  # otherwise newer news came meanwhile: released, or gone
-            self._ours.discard(name)
+        if name in self.in_hand:  # otherwise newer news came meanwhile: released, or gone
+            self.in_hand.discard(name)
             self._rests.pop(name, None)
             self._leased[name] = lease
 
@@ -278,64 +239,29 @@ class ShardIndex:
         self._promote(now_ms)
         return [
             self.due_ms_of(name)
-            for name in {name for *_, name, _ in self._due}
+            for name in {entry[-1] for entry in self._due}
             if self._is_free(name, now_ms)
         ]
-
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """When there is something to deliver: ``now_ms`` if there is now, else the next due time;
-        ``None`` without any message.
-        """
-        self._promote(now_ms)
-        while self._due and not self._is_free(self._due[0][2], now_ms):
-            self._dropped(heapq.heappop(self._due), now_ms)
-        if self._due:
-            return now_ms
-        while self._later and not self._is_waiting(self._later[0]):
-            heapq.heappop(self._later)
-        return self._later[0][0] if self._later else None
 
     def due_ms_of(self, name: str) -> int:
         rest = self._rests.get(name)
         return self._names[name].due_ms if rest is None else rest.until_ms
 
-    def _schedule(self, name: str) -> None:
-        heapq.heappush(self._later, (self.due_ms_of(name), name))
+    def _is_taken(self, name: str) -> bool:
+        known = self._leased.get(name)
+        return super()._is_taken(name) or (known is not None and not known.is_over)
 
-    def _is_leased(self, name: str) -> bool:
-        return (known := self._leased.get(name)) is not None and not known.is_over
-
-    def _is_waiting(self, entry: tuple[int, str]) -> bool:
-        due_ms, name = entry
-        if name not in self._names or name in self._ours or self.due_ms_of(name) != due_ms:
-            return False
-        return not self._is_leased(name)
-
-    def _promote(self, now_ms: int) -> None:
-        while self._later and self._later[0][0] <= now_ms:
-            _, name = entry = heapq.heappop(self._later)
-            if self._is_waiting(entry):
-                if (group := self._names[name].group) != NO_GROUP:
-                    self._wait_in_group(name)
-                    head = self._head(group)
-                    assert head is not None  # the message is one of the group
-                    name = head  # which may go before others now
-                heapq.heappush(self._due, self._due_entry(name))
+    def _entry_once_due(self, name: str) -> Entry:
+        if (group := self._names[name].group) != NO_GROUP:
+            self._wait_in_group(name)
+            head = self._head_of(group)
+            assert head is not None  # the message is one of the group
+            name = head  # which may go before others now
+        return self._entry(name)
 
     def _wait_in_group(self, name: str) -> None:
         waiting = self._waiting.setdefault(self._names[name].group, [])
         heapq.heappush(waiting, (self._urgency(name), name))
-
-    def _due_entry(self, name: str) -> tuple[int, int, str, int]:
-        return *self.order_of(name), name, self.due_ms_of(name)
-
-    def _dropped(self, entry: tuple[int, int, str, int], now_ms: int) -> None:
-        """Handle an entry that was taken from the heap although its message cannot be claimed now.
-        If the message is not yet due, schedule it again.
-        """
-        *_, name, due_ms = entry
-        if due_ms > now_ms and self._is_waiting((due_ms, name)):
-            self._schedule(name)
 
     def order_of(self, name: str) -> tuple[int, int]:
         """The sort key of a message in the order of delivery. The first message of a group has the
@@ -355,14 +281,12 @@ class ShardIndex:
         return self.due_ms_of(name) + int(priority * self.ageing_s * 1000)
 
     def _is_free(self, name: str, now_ms: int) -> bool:
-        if name not in self._names or name in self._ours or self.due_ms_of(name) > now_ms:
-            return False
-        if self._is_leased(name):
+        if not super()._is_free(name, now_ms):
             return False
         group = self._names[name].group
-        return group == NO_GROUP or self._head(group) == name
+        return group == NO_GROUP or self._head_of(group) == name
 
-    def _head(self, group: str) -> str | None:
+    def _head_of(self, group: str) -> str | None:
         heap = self._groups.get(group, [])
         while heap and heap[0][1] not in self._names:
             heapq.heappop(heap)

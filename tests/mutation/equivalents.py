@@ -17,12 +17,6 @@ election.software 001cb0f8 31d2a6d5 65291b8a 7b02ba1f 3f0c6083: it has the same 
 term eb9cda0d a080d2d9: the other operand implies it
 term fcf9dab4: the reason is kept, and the end is told already
 zookeeper.paths 10e8dea6: a quick way out; the long way gives the same
-dyno.index 24a53109 7f067053 ad82cb9a cfafd19a abf416cb: an entry too many in a heap is dropped when
-  it is read
-dyno.index cd36e960: messages without a group are in no heap of a group
-dyno.index 64270275 9256863b: what is taken from a heap and not wanted is put back
-dyno.index 04003cff 2f1ee2f4 93541825 96dbd32b: looks at entries again, or too early; each name
-  counts once, in the heap's order
 queues.wire.names 785166d1 309ff141: any number beyond those of ZooKeeper will do
 queues.wire.names 92dea8d9 daed7e81 a6e75027 895e8c82: where the search begins only saves time: a
   match ends the name, within 11 letters
@@ -30,13 +24,17 @@ queues.wire.payload 36cbd156: zlib then looks itself whether it is gzip, which i
 queues.wire.payload 8df3d9b1 1286174a 3d6dcd8b 09311371: no note has so few bytes, and none is read
   from nothing
 queues.wire.payload 8bb01bb2: one byte too many is enough to refuse it
-queues.consuming.pending 6e4173c2 033d6a14: it is set again before it is read for the first time
-queues.consuming.pending f576f5d6: the empty listing that follows raises it
-queues.consuming.pending 3eff06f3 595b4acc eebc8a7a 09264904: a quick way out; the long way gives
-  the same
-queues.consuming.pending 5f92c326 67cf2f60 93bff96f: the last one listed has the highest number, and
-  none is below -1
-queues.consuming.pending 7abe2a44: of two equal names one is in hand when the other comes
+dyno.index cfafd19a: an entry too many in a heap is dropped when it is read
+dyno.index d9490f3a: messages without a group are in no heap of a group
+engine.due_order 3aad70b8 410eb609: what is taken from a heap and not wanted is put back
+engine.due_order 05d1a58c: an entry is longer than a sort key, and never equal to one
+engine.due_order 6c4f0e46 217b65d2 8b97480b 44a84ade: looks at entries again, or too early; each
+  name counts once, in the heap's order
+engine.due_order 90e5c60b c2845700: an entry too many in a heap is dropped when it is read
+queues.consuming.pending 2752e99c d02cc10f: any time before the first listing will do
+queues.consuming.pending 237eed9d e351a250: no number is below 0
+queues.consuming.pending 3b73abd8: every number is in a share of one
+queues.consuming.pending b10f026a: only the key is returned
 threads.capacity 442f82c8: whoever waits for no time goes away empty-handed too
 kafka.consuming.rate_limit 8cbeb0e7 e89eb9d0: a millionth of a token is allowed because no sum of
   seconds is exact

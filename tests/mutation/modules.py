@@ -14,6 +14,7 @@ zookeeper.paths: zookeeper/test_paths.py
 zookeeper.watching: zookeeper/test_persistent_watches.py
 dyno.transitions: dyno/test_messages_as_bytes.py
 dyno.index: dyno/test_shard_index.py
+engine.due_order: dyno/test_shard_index.py queues/test_pending_names.py
 dyno.message: dyno/test_messages_as_bytes.py
 dyno.layout: dyno/test_messages_as_bytes.py
 queues.wire.names: queues/test_names.py queues/test_payload.py queues/test_shard_plan.py

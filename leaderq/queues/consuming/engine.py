@@ -45,9 +45,9 @@ from leaderq.queues.consuming.items import (
     claim,
     judged,
 )
-from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing, steady_ms
+from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
-from leaderq.queues.consuming.pending import PendingNames, Share
+from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
@@ -67,7 +67,7 @@ AHEAD_BYTES = 4 << 20
 """Nothing more is claimed while items of that many bytes wait to be begun."""
 _NAMES_BYTES = 16 * 1024
 """Of the names of one claim: its multi contains each twice, and once more in the record."""
-_MOST_LOSSES = 20
+_MOST_SKIPPED = 5
 _COUNTED = {
     ItemOutcome.ACKNOWLEDGED: "acknowledged",
     ItemOutcome.DELETED: "acknowledged",
@@ -75,7 +75,6 @@ _COUNTED = {
     ItemOutcome.RELEASED: "returned",
     ItemOutcome.SET_ASIDE: "dead_letters",
 }
-_PROBE_S = 0.05
 JoinWorkers = Callable[[float | None], bool]
 _AFTER_ERROR_S = 0.5
 _AFTER_LOSS_S = 0.1
@@ -101,9 +100,7 @@ class Engine:
         self._is_simple = kind is QueueKind.SIMPLE
         self.is_locking = paths.lock_path is not None
         self._losses = 0
-        """Claims in a row for which others were quicker; halved by one for which they were not."""
-        self._is_second = False
-        """Without shares: whether another was quicker than this consumer at the last claim."""
+        """Claims in a row for which others were quicker."""
         self._service = Service(f"leaderq-queue-{name}", self._run)
         self._inbox: deque[Callable[[], object]] = deque()
         self._has_failed = False
@@ -121,7 +118,6 @@ class Engine:
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._per_znode = 1.0  # values, in what was claimed last
-        self._probe_s = 0.0
         self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
@@ -301,11 +297,11 @@ class Engine:
 
     def _depths(self) -> dict[str, float]:
         paths, now_ms, asks = self._paths, clock.now_ms(), self._session.exists
-        first = self._waiting.first
+        first = self._waiting.first(now_ms)
         wanted = (paths.path, paths.lock_path, paths.dead, first and paths.item(first))
         items, locks, dead, head = (asks(path) if path else None for path in wanted)
         in_flight, late = locks.num_children if locks else 0, self._waiting.late(now_ms)
-        since_ms = (first and self._waiting.due_ms(first)) or (head.ctime_ms if head else now_ms)
+        since_ms = (first and self._waiting.due_ms_of(first)) or (head.ctime_ms if head else now_ms)
         return {
             "ready": max(0, (items.num_children if items else 0) - in_flight - late),
             "delayed": late,
@@ -411,7 +407,7 @@ class Engine:
     def _read_next(self) -> None:
         """Begin to read what is likely to be claimed next."""
         if most := self._ahead.room:
-            self._ahead.begin(self._waiting.upcoming(most, self._share))
+            self._ahead.begin(self._waiting.upcoming(most, clock.now_ms()))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
         """All of ``names`` or, of suspects, one, and only while nothing else is in hand."""
@@ -442,61 +438,27 @@ class Engine:
         # at once.
         return min(room, most) if room >= min(most, target) // 2 or not ready else 0
 
-    @property
-    def _share(self) -> Share | None:
-        return self._members.share if self._is_shared_out else None
-
     def _names(self, wanted: int) -> list[str]:
-        share = self._share
-        names = self._shared_names(wanted, share)
-        if names:
-            return names
-        asks = self.ready.asks  # before the look that answers them
-        if (
-            self._listing.stale_in_s <= 0
-            or asks > self.ready.answered
-            or (self._listing.is_lock_changed and self._waiting.has_overdue(steady_ms()))
-        ):
-            self._listing.look(share)
-            names = self._shared_names(wanted, share)
-        names += self._waiting.take_overdue(wanted - len(names), steady_ms())
-        if share is not None and share.won:
-            names += self._waiting.take_instead(wanted - len(names), share)
-        if not names and not self._waiting.has_returning:
-            self.ready.answer(asks)
+        waiting, now_ms = self._waiting, clock.now_ms()
+        if self._is_shared_out:
+            waiting.share_out(self._members.share, now_ms)
+        # Without shares all would be at the same names again, and the quickest get everything.
+        steps = min(self._losses, _MOST_SKIPPED) if self._is_simple else 0
+        skip = chance.randrange(wanted << steps) if steps else 0
+        names = waiting.take(wanted, now_ms, skip=skip) if waiting.has_own(now_ms) else []
+        if not names:
+            asks = self.ready.asks  # before the look that answers them
+            if self._listing.stale_in_s <= 0 or asks > self.ready.answered:
+                self._listing.look(is_second=self._losses > 0)
+            names = waiting.take(wanted, clock.now_ms(), skip=skip)
+            if not names and not waiting.has_returning:
+                self.ready.answer(asks)
         return names
 
-    def _shared_names(self, wanted: int, share: Share | None) -> list[str]:
-        if self._is_simple and self._losses:
-            # Without shares all would be at the same names again, and the quickest get everything.
-            names = self._waiting.take_behind(chance.randrange(wanted << self._losses), wanted)
-            if names:
-                return names
-        names = []
-        if share is not None and self._waiting.first_key(clock.now_ms()) is not None:
-            names = self._overdue(wanted, share)
-        return names + self._waiting.take(wanted - len(names), clock.now_ms(), share)
-
-    def _overdue(self, wanted: int, share: Share) -> list[str]:
-        """Take overdue names of other consumers' shares, although our own share still has names:
-        now and then one, as a probe; about half of ``wanted`` while probes show that an owner does
-        not work.
-        """
-        if share.won:
-            wanted = (wanted + chance.randrange(2)) // 2
-        elif clock.now_s() < self._probe_s:
-            return []
-        else:
-            self._probe_s, wanted = clock.now_s() + _PROBE_S, 1
-        return self._waiting.take_overdue(wanted, steady_ms())
-
     def _claimed(self, found: ClaimResult) -> None:
-        share, won = self._share, [one.name for one in found.claims]
-        if share is not None:
-            share.note(won, [*found.gone, *found.locked])
+        won = [one.name for one in found.claims]
         is_loss = found.was_refused or (found.gone and not found.claims)
-        self._losses = min(_MOST_LOSSES, self._losses + 1) if is_loss else self._losses // 2
-        self._is_second = bool(is_loss) and not self._is_shared_out
+        self._losses = self._losses + 1 if is_loss else 0
         self._ahead.learn(is_useful=not (found.was_refused or found.again))
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
@@ -548,15 +510,12 @@ class Engine:
         wait_s = SCAN_S
         if wanted > 0 or self.ready.wanted:
             wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
-            now_ms, next_ms = steady_ms(), self._waiting.next_ms()
-            resting_ms = None if next_ms is None else now_ms + next_ms - clock.now_ms()
-            for at_ms in (resting_ms, self._waiting.overdue_ms(now_ms)):
-                if at_ms is not None:
-                    # Not 0: what is another's for now would be looked for round and round.
-                    wait_s = min(wait_s, max(0.001, (at_ms - now_ms) / 1000))
+            if (next_ms := self._waiting.later_ms()) is not None:
+                # Not 0: what is another's for now would be looked for round and round.
+                wait_s = min(wait_s, max(0.001, (next_ms - clock.now_ms()) / 1000))
         if (self.ready or self._has_taken) and not self.ready.wanted:
             wait_s = min(wait_s, HANGS_S)
-        lets_others_go_first = self._is_second and self.ready.wanted and not self.ready
+        lets_others_go_first = self._losses and self.ready.wanted and not self.ready
         if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)
         if lets_others_go_first:

@@ -7,13 +7,13 @@ go before the names that wait: a persistent watch tells every name made and dele
 listed once, and again when the session was away or the path was deleted.
 
 One change of the path wakes every idle consumer, and most changes concern one of them. So a
-consumer that has a share of the numbers also watches for the znode of its next number. After any
-other change it waits for :data:`OTHERS_S` seconds before it looks for what others have left.
+consumer that was beaten to the last item waits a moment (:data:`OTHERS_S`), then asks for the
+children alone, and for nothing more if the others have taken all.
 
 With a lock path, its children are read as well. Locked items are left alone. The end of such a lock
-is news, because its consumer has died (F7); other locks come and go unnoticed, until names of
-others' shares are overdue. Whatever happened to the queue's path (F13), the next look makes it
-again and watches it. Plain and id queues are listed every :data:`SCAN_S` seconds in any case.
+is news, because its consumer has died (F7); other locks come and go unnoticed. Whatever happened to
+the queue's path (F13), the next look makes it again and watches it. Plain and id queues are listed
+every :data:`SCAN_S` seconds in any case.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from weakref import WeakMethod
 
 from leaderq.base import clock
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, NoNode
-from leaderq.queues.consuming.pending import PendingNames, Share
+from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.wire.names import QueueKind, is_item
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import primitives
-from leaderq.zookeeper import Session, Stat, Subscription, WatchEvent, WatchKind
+from leaderq.zookeeper import Session, Subscription, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 
 log = logging.getLogger(__name__)
@@ -43,11 +42,6 @@ OTHERS_S = 0.02
 """How long the others are left to take what is not of this consumer's share, before it looks."""
 _ANSWER_S = 10.0
 _GUESSES = 4
-
-
-def steady_ms() -> int:
-    """Now, by the clock that tells how long a name has waited for its owner."""
-    return int(clock.now_s() * 1000)
 
 
 def _weakly(method: Callable[[WatchEvent], object]) -> Callable[[WatchEvent], object]:
@@ -87,14 +81,12 @@ class QueueListing:
         self._held: set[str] = set()
         self._stale_s = 0.0
         """From when on the listing is too old."""
-        self._next: str | None = None
-        """The name whose znode is watched for."""
         self.is_lock_changed = False
         """Whether any lock was made or deleted since they were read."""
         self._foreign: set[str] = set()
         self._is_path_watched = self._is_path_new = False
         self._on_children, self._on_path = _weakly(self._changed), _weakly(self._path_changed)
-        self._on_locks, self._on_next = _weakly(self._locks_changed), _weakly(self._next_came)
+        self._on_locks = _weakly(self._locks_changed)
 
     @property
     def stale_in_s(self) -> float:
@@ -109,8 +101,7 @@ class QueueListing:
 
     def invalidate(self) -> None:
         """Treat everything known as unreliable, so that the queue is listed again."""
-        self._stale_s, self._next = 0.0, None
-        self._is_path_watched = False
+        self._stale_s, self._is_path_watched = 0.0, False
         self._ahead.forget()
 
     def note_locked(self, names: Iterable[str]) -> None:
@@ -118,8 +109,10 @@ class QueueListing:
         self._held.update(names)
         self.is_lock_changed = True
 
-    def look(self, share: Share | None = None) -> None:
-        """List the queue again, and read the likely next names. Raises what the session raises."""
+    def look(self, *, is_second: bool) -> None:
+        """List the queue again, and read the likely next names. ``is_second``: others were left to
+        take what came, and mostly have. Raises what the session raises.
+        """
         if self._wants_names and self._names is None:
             self._names = self._session.watch_tree(self._paths.path, self._named)
         # before reading: later news makes it stale again
@@ -127,22 +120,16 @@ class QueueListing:
         self.is_lock_changed = False
         self._news.clear()
         try:
-            names = self._list(share)
+            names = self._list(is_second=is_second)
         except BaseException:
             self.invalidate()
             raise
         items = [name for name in names if is_item(self._kind, name)]
         if len(items) < len(names):
             self._tell_foreign(set(names).difference(items))
-        self._waiting.replace(items, self._held, steady_ms())
-        following = [] if share is None or share.won else self._waiting.guesses(1, share)
-        if following != [self._next]:
-            self._next = following[0] if following else None
-            for name in following:
-                asked = self._session.exists_async(self._paths.item(name), self._on_next)
-                asked.add_done_callback(partial(self._looked_for_next, name))
+        self._waiting.replace(items, self._held, clock.now_ms())
 
-    def _list(self, share: Share | None) -> list[str]:
+    def _list(self, *, is_second: bool) -> list[str]:
         """The children of the queue; sets ``_held`` to the names that others have locked. All
         requests are sent at once, and answered in this order.
         """
@@ -156,13 +143,13 @@ class QueueListing:
             # again.
             session.exists_async(paths.path, self._on_path)
         self._ahead.forget()
-        if self._next is not None:  # others were left to take it, and mostly have
+        if is_second:
             with suppress(NoNode):
                 names = session.children(paths.path, watch)
                 if waiting.in_hand.issuperset(names):
                     self._held = set()
                     return names
-        guesses = waiting.guesses(_GUESSES, share)
+        guesses = [] if is_second else waiting.guesses(_GUESSES)
         while True:
             # Locks are read first: an item that is acknowledged between the two is then in neither.
             # The other way round it would be claimed although it is done (the claim would fail, at
@@ -225,24 +212,11 @@ class QueueListing:
             self._names = None
 
     def _changed(self, _event: WatchEvent) -> None:
-        wait_s = 0.0 if self._next is None else OTHERS_S
-        self._stale_s = min(self._stale_s, clock.now_s() + wait_s)
+        self._stale_s = min(self._stale_s, clock.now_s())
         self._notify()
 
-    def _next_came(self, event: WatchEvent) -> None:
-        self._came(name_of(event.path))
-
-    def _looked_for_next(self, name: str, answer: primitives.Future[Stat | None]) -> None:
-        if answer.exception() is not None or answer.result() is not None:
-            self._came(name)
-
-    def _came(self, name: str) -> None:
-        if self._next == name:
-            self._next, self._stale_s = None, 0.0
-            self._notify()
-
     def _path_changed(self, event: WatchEvent) -> None:
-        self._is_path_watched, self._is_path_new, self._next = False, True, None
+        self._is_path_watched, self._is_path_new = False, True
         self._ahead.forget()
         self._changed(event)
 

@@ -165,7 +165,7 @@ def follow(steps: list[tuple[str, int, int]]) -> None:  # noqa: C901 - a table o
     index.claims_listed(model.messages, len(steps))
     assert index.next_due_ms(now_ms + 10_000) is None
     assert index.to_look_at(0.0, everything=True) == []
-    kept = index._rests, index._ours, index._groups, index._waiting
+    kept = index._rests, index.in_hand, index._groups, index._waiting
     assert not any(kept), "what is without messages costs memory"
 
 
