@@ -449,11 +449,18 @@ class Engine:
         if not names:
             asks = self.ready.asks  # before the look that answers them
             if self._listing.stale_in_s <= 0 or asks > self.ready.answered:
-                self._listing.look(is_second=self._losses > 0)
+                self._listing.look(is_second=self._is_second)
             names = waiting.take(wanted, clock.now_ms(), skip=skip)
             if not names and not waiting.has_returning:
                 self.ready.answer(asks)
         return names
+
+    @property
+    def _is_second(self) -> bool:
+        """Whether others are to go first. Once is not enough: a consumer beside a slow one is
+        beaten now and then, and what comes next must not wait for it.
+        """
+        return self._losses > 1
 
     def _claimed(self, found: ClaimResult) -> None:
         won = [one.name for one in found.claims]
@@ -515,7 +522,7 @@ class Engine:
                 wait_s = min(wait_s, max(0.001, (next_ms - clock.now_ms()) / 1000))
         if (self.ready or self._has_taken) and not self.ready.wanted:
             wait_s = min(wait_s, HANGS_S)
-        lets_others_go_first = self._losses and self.ready.wanted and not self.ready
+        lets_others_go_first = self._is_second and self.ready.wanted and not self.ready
         if not self._inbox and not self._listing.has_news:
             self._service.wait(wait_s)
         if lets_others_go_first:

@@ -7,7 +7,7 @@ go before the names that wait: a persistent watch tells every name made and dele
 listed once, and again when the session was away or the path was deleted.
 
 One change of the path wakes every idle consumer, and most changes concern one of them. So a
-consumer that was beaten to the last item waits a moment (:data:`OTHERS_S`), then asks for the
+consumer that was beaten to the last items waits a moment (:data:`OTHERS_S`), then asks for the
 children alone, and for nothing more if the others have taken all.
 
 With a lock path, its children are read as well. Locked items are left alone. The end of such a lock
