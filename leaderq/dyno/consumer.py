@@ -38,7 +38,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     within,
 )
-from leaderq.dyno.shard_view import ClaimRead, ShardView, known, read_claim, read_claims
+from leaderq.dyno.shard_view import ShardView, known, read_claim, read_claims
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Members, Membership
 from leaderq.errors import (
@@ -92,15 +92,18 @@ class _Claiming:
         self._mark, self._writer = member.mark, member.writer
         self._lease_s, self._is_delivery = lease_s, is_delivery
 
-    def claim(self, choices: Sequence[Choice]) -> list[Delivery]:
+    def claim(self, choices: Sequence[Choice], *, is_careful: bool) -> list[Delivery]:
+        """Claim these, as many as nobody else has. ``is_careful``, after a conflict: look first who
+        has one.
+        """
         view, names = self._view, [choice.name for choice in choices]
         try:
             data = view.read(names)
             view.release(names[len(data) :])
             if self._is_delivery:
                 view.read_ahead(len(data))  # before the claims, or it would wait behind them
-            again = [choice.name for choice in choices if choice.version is not None]
-            claims = self._claims(again)
+            asked = [one.name for one in choices if is_careful or one.version is not None]
+            claims = read_claims(self._nodes.session, view.paths, asked)
             wanted: list[_Wanted] = []
             for choice, answer in zip(choices, data, strict=False):
                 seen, former = known(claims, choice.name)
@@ -116,9 +119,6 @@ class _Claiming:
             raise
         self._hand.held.update(dict.fromkeys(found))
         return found
-
-    def _claims(self, names: Sequence[str]) -> dict[str, ClaimRead]:
-        return read_claims(self._nodes.session, self._view.paths, names)
 
     def _prepared(self, choice: Choice, data: bytes, former: DeliveryState) -> list[_Wanted]:
         """Return what is to be claimed; nothing if the message is dead."""
@@ -155,35 +155,28 @@ class _Claiming:
         one.is_handed_out = not self._is_delivery  # else it is counted too early
         return [_Wanted(choice, one, operations)]
 
-    def _taken(self, wanted: list[_Wanted]) -> list[Delivery]:
+    def _taken(self, wanted: Sequence[_Wanted]) -> list[Delivery]:
         """Claim these messages, and return the deliveries that were claimed. Many are claimed all
         or none, because a late consumer would be refused message by message otherwise. After a
-        refusal the claims are read, and messages that are free are tried again.
+        refusal those that were not in the way are free again.
         """
         view, found = self._view, list[Delivery]()
+        chunks = list(batched(wanted, TOGETHER))
+        groups = [tuple(op for each in chunk for op in each.operations) for chunk in chunks]
+        errors = apply_all(self._writer, groups, self._nodes.paths.root)
         trouble: LeaderqError | None = None
-        given = [each.choice.name for each in wanted]
-        try:
-            for together in (TOGETHER, TOGETHER, 1):
-                chunks = list(batched(wanted, together))
-                groups = [tuple(op for each in chunk for op in each.operations) for chunk in chunks]
-                wanted = []
-                errors = apply_all(self._writer, groups, self._nodes.paths.root)
-                for chunk, error in zip(chunks, errors, strict=True):
-                    if error is None:
-                        found += self._claimed(chunk)
-                    elif isinstance(error, ZooKeeperError) and view.not_claimed(
-                        culprit := name_of(error.path or "/"), error
-                    ):
-                        wanted += self._free(chunk, culprit)
-                    else:
-                        trouble = error
-        except LeaderqError as exc:
-            trouble = exc
-        if trouble is not None:
-            view.release(given)
-            if not found:
-                raise trouble
+        for chunk, error in zip(chunks, errors, strict=True):
+            if error is None:
+                found += self._claimed(chunk)
+                continue
+            if not (
+                isinstance(error, ZooKeeperError)
+                and view.not_claimed(name_of(error.path or "/"), error)
+            ):
+                trouble = error
+            view.release([each.choice.name for each in chunk])
+        if trouble is not None and not found:
+            raise trouble
         return found
 
     def _claimed(self, chunk: Sequence[_Wanted]) -> list[Delivery]:
@@ -193,20 +186,6 @@ class _Claiming:
                 since_s = one.until_s - one.lease_s
                 self._view.index.claimed(one.name, one.version, since_s, one.lease_s)
         return [one for _, one, _ in chunk]
-
-    def _free(self, chunk: Sequence[_Wanted], culprit: str) -> list[_Wanted]:
-        """Return those of these messages, except the culprit, that nobody has claimed."""
-        if len(chunk) == 1:
-            return []
-        claims = self._claims([each.choice.name for each in chunk])
-        free: list[_Wanted] = []
-        for each in chunk:
-            name, version, _ = each.choice
-            if known(claims, name)[0].version != version:
-                self._view.not_claimed(name)
-            elif name != culprit:
-                free.append(each)
-        return free
 
     def _bury(self, letter: DeadMessage, operations: Operations) -> None:
         """Make a message a dead letter that was found to be dead before its delivery."""
@@ -365,7 +344,8 @@ class DynoConsumer:
                     choices = view.index.choose(room, now_ms, skip=skip)
                 is_last = len(choices) < room
                 if choices:
-                    found = _Claiming(self.hand, membership, view, lease_s, True).claim(choices)
+                    claiming = _Claiming(self.hand, membership, view, lease_s, True)
+                    found = claiming.claim(choices, is_careful=conflicts > 0)
                     out += found
                     is_other = len(found) < len(choices)
                     if is_other and not is_last:
@@ -401,15 +381,19 @@ class DynoConsumer:
         if (view := self._nodes.views.get(shard)) is None:
             return []
         view.refresh()
-        with view.lock:
-            chosen = view.index.choose_these(names, due_ms)
-            times_ms = {one.name: view.index.due_ms_of(one.name) for one in chosen}
-        if not chosen:
-            return []
-        found = _Claiming(self.hand, membership, view, lease_s, is_delivery).claim(chosen)
-        for one in found:
-            one.due_ms = times_ms[one.name]
-        return self._standing(found)
+        claiming, found = _Claiming(self.hand, membership, view, lease_s, is_delivery), []
+        is_conflict = False
+        while True:
+            with view.lock:
+                chosen = view.index.choose_these(names, due_ms)
+                times_ms = {one.name: view.index.due_ms_of(one.name) for one in chosen}
+            some = claiming.claim(chosen, is_careful=is_conflict) if chosen else []
+            for one in some:
+                one.due_ms = times_ms[one.name]
+            found += some
+            if len(some) == len(chosen):
+                return self._standing(found)
+            is_conflict = True
 
     def in_order(self) -> Iterator[tuple[str, str]]:
         """Yield shard and name of the messages that may be delivered now, in the order of

@@ -399,8 +399,11 @@ class Engine:
             return
         record, found = deaths.note(in_hand), ClaimResult(again=names)
         try:
-            found = judged(membership, names, self._ahead.read(names), max(wanted, 1))
-            claim(self._session, found, record, self.is_closing.is_set, self._read_next)
+            locks = self._listing.ask_locks() if self._losses else None  # else they are known
+            rows = self._ahead.read(names)
+            held = self._listing.locked(locks)
+            found = judged(membership, names, rows, held, max(wanted, 1))
+            claim(found, record, self._read_next)
         finally:
             self._claimed(found)
 
@@ -466,6 +469,8 @@ class Engine:
         won = [one.name for one in found.claims]
         is_loss = found.was_refused or (found.gone and not found.claims)
         self._losses = self._losses + 1 if is_loss else 0
+        if found.is_record_gone:
+            self._members.deaths.close()  # from now on no death of this consumer is counted
         self._ahead.learn(is_useful=not (found.was_refused or found.again))
         for name, until in found.resting.items():
             self._waiting.rest(name, until)

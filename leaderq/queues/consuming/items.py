@@ -15,10 +15,10 @@ A failure is counted by *requeued*, by *kept* after an error, and by the death o
 *done*, *released* and *interrupted* count none. Only *requeued* and *kept* let an item rest.
 
 Each transition is written as a whole or not at all. Items are read first (one multiRead), then
-claimed *as read*, many in one multi of the membership's writer. If another consumer has one of
-them, the stats of all are asked for, taken items are left out, and the others are tried again, for
-some rounds. The answer to every claim is waited for: an unnoticed success would leave items that
-nobody works on. If a settlement is refused, others in the same multi are not touched.
+claimed *as read*, many in one multi of the membership's writer, all or none. If another consumer
+has one of them, the others are read again with all locks, and those that are free are claimed. The
+answer to every claim is waited for: an unnoticed success would leave items that nobody works on. If
+a settlement is refused, others in the same multi are not touched.
 
 What happens on each failure: *item gone, locked, changed*: left out; *not to be touched yet* (its
 note says so), *not to be read, locked or deleted*: left to rest; *unreadable*: claimed
@@ -29,7 +29,7 @@ with a lock path: nothing is ours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -37,27 +37,24 @@ from typing import Any
 from leaderq.base import clock
 from leaderq.base.arguments import MAX_S
 from leaderq.engine.members import Membership
-from leaderq.engine.reading_ahead import result_of
 from leaderq.errors import (
     ConnectionLost,
     CorruptItem,
     LeaderqError,
     NodeExists,
     NoNode,
-    ZooKeeperError,
     told,
 )
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.wire.names import SIMPLE_PREFIX, prefix_of
 from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.zookeeper import Check, Create, Delete, Operation, Session, SetData
+from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
 from leaderq.zookeeper.writing.groups import OperationGroup, Operations, estimated_bytes
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 
-_ROUNDS = 3
 _NO_NOTE = Note()
 _MAX_ERROR = 1000
 TROUBLE_S = 5.0
@@ -127,7 +124,8 @@ class ClaimResult:
     ``claims``: the items that are ours. ``resting``: names that must wait, and until when, in ms
     since the epoch. ``gone``: names that others deleted. ``locked``: names that others work on.
     ``again``: names to try again, because they changed or nothing is known of them.
-    ``was_refused``: whether another consumer was in the way.
+    ``was_refused``: whether another consumer was in the way. ``is_record_gone``: whether somebody
+    has deleted what the record of the claim was to be written to.
     """
 
     claims: list[Claim] = field(default_factory=list)
@@ -136,6 +134,7 @@ class ClaimResult:
     locked: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     was_refused: bool = False
+    is_record_gone: bool = False
 
     def rest(self, paths: QueuePaths, name: str, error: object) -> None:
         self.resting[name] = clock.now_ms() + int(TROUBLE_S * 1000)
@@ -144,15 +143,22 @@ class ClaimResult:
 
 
 def judged(
-    membership: Membership, names: Sequence[str], rows: Mapping[str, Any], most_values: int
+    membership: Membership,
+    names: Sequence[str],
+    rows: Mapping[str, Any],
+    held: Collection[str],
+    most_values: int,
 ) -> ClaimResult:
-    """Sort these names by what was read of them (``rows``). The ``claims`` are still to be made;
-    they have at most ``most_values`` values together, or are a single znode.
+    """Sort these names by what was read of them (``rows``), and by what others have locked as far
+    as is known (``held``). The ``claims`` are still to be made; they have at most ``most_values``
+    values together, or are a single znode.
     """
     found = ClaimResult()
     now, room = clock.now_ms(), most_values
     for name in names:
-        if name not in rows:  # of what was asked for, only the first are read, as many as fit
+        if name in held:
+            found.locked.append(name)
+        elif name not in rows:  # of what was asked for, only the first are read, as many as fit
             found.again.append(name)
         elif not isinstance(row := rows[name], tuple):
             if isinstance(row, NoNode):
@@ -171,90 +177,35 @@ def judged(
     return found
 
 
-def claim(
-    session: Session,
-    found: ClaimResult,
-    record: Sequence[Operation],
-    is_stopped: Callable[[], bool],
-    meanwhile: Callable[[], object],
-) -> None:
-    """Claim the items in ``found.claims``, and change ``found`` to say what came of it. ``record``:
-    operations for the same multi. ``meanwhile``: called while the claims are under way.
+def claim(found: ClaimResult, record: Sequence[Operation], meanwhile: Callable[[], object]) -> None:
+    """Claim the items in ``found.claims``, all or none, and change ``found`` to say what came of
+    it. ``record``: operations for the same multi. ``meanwhile``: called while it is under way.
     """
     wanted, found.claims = found.claims, []
-    for round_left in reversed(range(_ROUNDS)):
-        if not wanted:
-            return
-        operations = [op for one in wanted for op in one.operations]
-        sent = wanted[0].membership.writer.submit([*operations, *record], are_valid=True)
-        meanwhile()
-        try:
-            sent.result()
-        except LeaderqError as exc:
-            rest = _without_others(session, wanted, found, exc, is_stopped)
-            if rest is None or not round_left:
-                found.again += [one.name for one in (wanted if rest is None else rest)]
-                return
-            # somebody deleted the record: deaths are not counted then
-            record = () if rest is wanted else record
-            wanted = rest
-        else:
-            found.claims = wanted
-            return
-
-
-def _without_others(
-    session: Session,
-    wanted: list[Claim],
-    found: ClaimResult,
-    error: LeaderqError,
-    is_stopped: Callable[[], bool],
-) -> list[Claim] | None:
-    """The items to try again. Those that others have are noted in ``found``. ``None``: the error
-    does not tell which these are.
-    """
-    index = error.index if isinstance(error, ZooKeeperError) else None
-    if index is None or isinstance(error, ConnectionLost):
-        log.debug("nothing claimed error=%s", error)
-        return None
-    at = index // len(wanted[0].operations)
-    if at >= len(wanted):
-        return wanted
-    culprit = wanted[at].name
-    if not isinstance(error, OVERTAKEN):
-        found.rest(wanted[at].membership.paths, culprit, error)
-        return [one for one in wanted if one.name != culprit]
-    found.was_refused = True
-    states = _current_states(session, wanted, found, is_stopped)
-    states.setdefault(culprit, found.locked if isinstance(error, NodeExists) else found.again)
-    for name, status in states.items():
-        status.append(name)
-    return [one for one in wanted if one.name not in states]
-
-
-def _current_states(
-    session: Session, wanted: Sequence[Claim], found: ClaimResult, is_stopped: Callable[[], bool]
-) -> dict[str, list[str]]:
-    """The names of items that are gone, changed or locked, each with its list in ``found``; empty
-    if the servers did not answer.
-    """
-    membership, ask = wanted[0].membership, session.exists_async
-    paths, is_locking = membership.paths, membership.is_locking
-    items = [ask(paths.item(one.name)) for one in wanted]
-    locks = [ask(paths.lock(one.name)) for one in wanted if is_locking]
+    if not wanted:
+        return
+    membership, operations = wanted[0].membership, [op for one in wanted for op in one.operations]
+    sent = membership.writer.submit([*operations, *record], are_valid=True)
+    meanwhile()
     try:
-        stats = [result_of(answer, is_stopped) for answer in items]
-        held = [result_of(answer, is_stopped) for answer in locks]
-    except LeaderqError:
-        return {}
-    pairs = zip(wanted, held, strict=False)
-    states = {one.name: found.locked for one, lock in pairs if lock is not None}
-    for one, stat in zip(wanted, stats, strict=True):
-        if stat is None:
-            states[one.name] = found.gone
-        elif stat.version != one.version:
-            states.setdefault(one.name, found.again)
-    return states
+        sent.result()
+        found.claims = wanted
+        return
+    except LeaderqError as exc:
+        error = exc
+    names = [one.name for one in wanted]
+    if isinstance(error, ConnectionLost) or (index := getattr(error, "index", None)) is None:
+        log.debug("nothing claimed error=%s", error)
+    elif index >= len(operations):
+        found.is_record_gone = True
+    else:
+        culprit = names.pop(index // len(wanted[0].operations))
+        if not isinstance(error, OVERTAKEN):
+            found.rest(membership.paths, culprit, error)
+        else:
+            found.was_refused = True
+            (found.locked if isinstance(error, NodeExists) else found.again).append(culprit)
+    found.again += names
 
 
 class ItemOutcome(Enum):

@@ -146,15 +146,15 @@ class QueueListing:
         if is_second:
             with suppress(NoNode):
                 names = session.children(paths.path, watch)
-                if waiting.in_hand.issuperset(names):
-                    self._held = set()
-                    return names
-        guesses = [] if is_second else waiting.guesses(_GUESSES)
+                locks = None if waiting.in_hand.issuperset(names) else self.ask_locks()
+                self._held = self.locked(locks) - waiting.in_hand
+                return names
+        guesses = waiting.guesses(_GUESSES)
         while True:
             # Locks are read first: an item that is acknowledged between the two is then in neither.
             # The other way round it would be claimed although it is done (the claim would fail, at
             # a cost).
-            locks = self._ask_locks()
+            locks = self.ask_locks()
             reading = self._ahead.reader.read_few(guesses) if guesses else None
             try:
                 names = session.children(paths.path, watch)
@@ -165,23 +165,24 @@ class QueueListing:
                     # it comes with the next offer
                     return []
                 continue
-            self._held = self._locked(locks)
+            self._held = self.locked(locks) - waiting.in_hand
             if reading is not None:
                 found = zip(guesses, reading.result(_ANSWER_S), strict=False)
                 self._ahead.note({name: row for name, row in found if isinstance(row, tuple)})
             return names
 
-    def _ask_locks(self) -> primitives.Future[list[str]] | None:
+    def ask_locks(self) -> primitives.Future[list[str]] | None:
         path = self._paths.lock_path
         return None if path is None else self._session.children_async(path, self._on_locks)
 
-    def _locked(self, answer: primitives.Future[list[str]] | None) -> set[str]:
+    def locked(self, answer: primitives.Future[list[str]] | None) -> set[str]:
+        """The names in the answer to :meth:`ask_locks`, those of this consumer among them."""
         while answer is not None:
             try:
-                return set(answer.result(_ANSWER_S)) - self._waiting.in_hand
+                return set(answer.result(_ANSWER_S))
             except NoNode:
                 self._session.ensure_path(self._paths.lock_path or "")
-                answer = self._ask_locks()
+                answer = self.ask_locks()
             except primitives.FutureTimeout:
                 raise ConnectionLost("locks were not listed in time") from None
         return set()
@@ -202,7 +203,8 @@ class QueueListing:
         if self._names is None:
             self._stale_s = 0.0
             return
-        held, self._held = self._held, self._locked(self._ask_locks())
+        held = self._held
+        self._held = self.locked(self.ask_locks()) - self._waiting.in_hand
         for name in held - self._held:
             self._waiting.add(name)
 
