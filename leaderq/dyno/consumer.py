@@ -100,7 +100,7 @@ class _Claiming:
         try:
             data = view.read(names)
             view.release(names[len(data) :])
-            if self._is_delivery:
+            if self._is_delivery and not is_careful:
                 view.read_ahead(len(data))  # before the claims, or it would wait behind them
             asked = [one.name for one in choices if is_careful or one.version is not None]
             claims = read_claims(self._nodes.session, view.paths, asked)

@@ -30,8 +30,6 @@ from leaderq.zookeeper.writing.writer import OVERTAKEN
 _READ_AT_A_TIME = 250
 _NEXT_ONES = 256
 """How many of the next messages are looked at first, where one is looked for."""
-_REST = 16
-"""For so many pops nothing is read ahead after less than half was wanted: others are faster."""
 _NO_GROUP = f"-{NO_GROUP}-"
 
 
@@ -83,7 +81,7 @@ class ShardView(ReadAfterNews):
         super().__init__(session, (paths.messages, paths.rests), changed, is_tree=True)
         self._now_ms = now_ms
         reader = SizedReader(session, paths.messages)
-        self.ahead = RowsAhead(reader, lambda: self.is_closed, rest=_REST)
+        self.ahead = RowsAhead(reader, lambda: self.is_closed)
         self._news: list[WatchEvent] | None = None
         self._next_listing_s = 0.0
 
@@ -162,7 +160,6 @@ class ShardView(ReadAfterNews):
         """Begin to read the next ``count`` messages while the present ones are claimed and worked
         on.
         """
-        self.ahead.learn(is_useful=not self.ahead.is_wasted)
         self.ahead.forget()  # others have taken what was not wanted
         with self.lock:
             names = self.index.upcoming(min(count, self.ahead.room), self._now_ms())

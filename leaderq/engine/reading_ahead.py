@@ -26,21 +26,13 @@ def result_of(answer: primitives.Future[T], is_stopped: Callable[[], bool]) -> T
 
 
 class RowsAhead:
-    """Rows by name, each as :meth:`SizedReader.read` returns it. Any thread may use it.
+    """Rows by name, each as :meth:`SizedReader.read` returns it. Any thread may use it."""
 
-    The number of rows to read ahead grows as long as these rows are useful. If other consumers were
-    faster, nothing is read ahead for the next ``rest`` reads.
-    """
-
-    def __init__(
-        self, reader: SizedReader, is_stopped: Callable[[], bool], *, rest: int = 0
-    ) -> None:
-        self.reader, self._is_stopped, self._rest = reader, is_stopped, rest
+    def __init__(self, reader: SizedReader, is_stopped: Callable[[], bool]) -> None:
+        self.reader, self._is_stopped = reader, is_stopped
         self._known: dict[str, Any] = {}
         self._asked: list[str] = []
         self._answer: primitives.Future[list[Any]] | None = None
-        self._begun = 0
-        self._most = _MOST
 
     def read(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the rows of the first ``names``, as many as fit in one read. The rows that were
@@ -61,20 +53,13 @@ class RowsAhead:
             self._take_in()
         if self._answer is not None or len(self._known) >= self.reader.most // 2:
             return 0
-        return max(0, min(self._most, self.reader.most))
-
-    @property
-    def is_wasted(self) -> bool:
-        """Whether less than half of the rows that were last read ahead were asked for."""
-        unused = len(self._known) + (0 if self._answer is None else len(self._asked))
-        return 2 * unused > self._begun
+        return min(_MOST, self.reader.most)
 
     def begin(self, names: Sequence[str]) -> None:
         """Read these rows ahead, in the background. Errors of the session are not told."""
         if asked := [name for name in names if name not in self._known]:
             with suppress(LeaderqError):
                 self._asked, self._answer = asked, self.reader.read(asked)
-                self._begun = len(asked)
 
     def note(self, rows: dict[str, Any]) -> None:
         """Keep rows that were read by the way, as if they had been read ahead."""
@@ -82,15 +67,7 @@ class RowsAhead:
 
     def forget(self) -> None:
         """Forget all rows, because their names may belong to other items by now."""
-        self._known, self._answer, self._asked, self._begun = {}, None, [], 0
-
-    def learn(self, *, is_useful: bool) -> None:
-        """Read more rows ahead if the last ones could be claimed; else none for a while."""
-        if is_useful:
-            self._most = self._most + 1 if self._most < 0 else min(_MOST, 2 * self._most + 1)
-        else:
-            self._most = -self._rest
-            self.forget()
+        self._known, self._answer, self._asked = {}, None, []
 
     def _take_in(self) -> None:
         known, asked, answer = self._known, self._asked, self._answer

@@ -408,8 +408,8 @@ class Engine:
             self._claimed(found)
 
     def _read_next(self) -> None:
-        """Begin to read what is likely to be claimed next."""
-        if most := self._ahead.room:
+        """Begin to read what is likely to be claimed next, unless others are quicker."""
+        if not self._losses and (most := self._ahead.room):
             self._ahead.begin(self._waiting.upcoming(most, clock.now_ms()))
 
     def _without_suspects(self, names: list[str]) -> list[str]:
@@ -471,7 +471,8 @@ class Engine:
         self._losses = self._losses + 1 if is_loss else 0
         if found.is_record_gone:
             self._members.deaths.close()  # from now on no death of this consumer is counted
-        self._ahead.learn(is_useful=not (found.was_refused or found.again))
+        if is_loss:  # what was read ahead may be another's, too
+            self._ahead.forget()
         for name, until in found.resting.items():
             self._waiting.rest(name, until)
         self._waiting.drop(found.gone)

@@ -54,23 +54,17 @@ def test_an_answer_that_comes_after_names_were_forgotten_is_not_used() -> None:
     assert reader.asked == [["a"], ["a"]]
 
 
-@pytest.mark.parametrize("rest", [0, 3])
-def test_after_a_waste_nothing_is_read_ahead_for_a_rest_and_then_more_and_more(rest: int) -> None:
-    one = RowsAhead(FakeReader(), lambda: False, rest=rest)
-    assert not one.is_wasted
-    one.begin([*"ab"])
+def test_nothing_more_is_read_ahead_while_that_is_under_way_or_enough_is_there() -> None:
+    reader = FakeReader(is_late=True)
+    one = RowsAhead(reader, lambda: False)
+    assert one.room == reader.most
+    one.begin([*"abcde"])
+    assert one.room == 0
+    reader.answer()
+    assert one.room == 0, "half of what can be read at a time"
     one.read(["a"])
-    assert not one.is_wasted, "half of it was of use"
-    one.forget()
-    one.begin([*"abc"])
-    one.read(["a"])
-    assert one.is_wasted
-    one.learn(is_useful=False)
-    rooms = []
-    for _ in range(rest + 3):
-        rooms.append(one.room)
-        one.learn(is_useful=not one.is_wasted)
-    assert rooms == [*[0] * (rest + 1), 1, 3]
+    assert one.room == reader.most
+    assert reader.asked == [[*"abcde"]]
 
 
 def test_what_has_not_come_at_the_end_is_not_waited_for_and_may_still_come() -> None:
