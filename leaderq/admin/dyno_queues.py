@@ -17,7 +17,7 @@ from leaderq.base import clock
 from leaderq.dyno import DeadMessage, Delivery, DynoQueue, MissingBody, StaleLease
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
-from leaderq.dyno.message import DeliveryState, Frame, frame_of
+from leaderq.dyno.message import Frame, frame_of
 from leaderq.dyno.shard_view import read_claims, shards_below
 from leaderq.engine.dead_letters import Moved, OnProgress
 from leaderq.errors import CorruptItem, RequestRefused
@@ -180,9 +180,9 @@ class DynoAdmin:
         reader = SizedReader(self._session, self._paths.shards)
         for some in batched(islice(seen.places, limit), _AT_A_TIME):
             claims = {
-                (shard, claim.name): claim.state
+                (shard, choice.name): state
                 for shard in {one.shard for one in some}
-                for claim in read_claims(
+                for choice, state in read_claims(
                     self._session,
                     self._paths.shard(shard),
                     [one.name for one in some if one.shard == shard],
@@ -193,7 +193,7 @@ class DynoAdmin:
                 if not isinstance(answer, tuple):
                     continue
                 claim, is_held = (
-                    claims.get((one.shard, one.name), DeliveryState()),
+                    claims[one.shard, one.name],
                     one.rank == _HELD,
                 )
                 due_ms = claim.until_ms if is_held else one.due_ms

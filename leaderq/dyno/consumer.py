@@ -38,7 +38,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     within,
 )
-from leaderq.dyno.shard_view import ShardView, known, read_claim, read_claims
+from leaderq.dyno.shard_view import ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Members, Membership
 from leaderq.errors import (
@@ -106,7 +106,7 @@ class _Claiming:
             claims = read_claims(self._nodes.session, view.paths, asked)
             wanted: list[_Wanted] = []
             for choice, answer in zip(choices, data, strict=False):
-                seen, former = known(claims, choice.name)
+                seen, former = claims.get(choice.name, (choice, DeliveryState()))
                 if isinstance(answer, LeaderqError):
                     view.overtaken(choice.name, answer)
                 elif choice.version != seen.version:
@@ -433,7 +433,7 @@ class DynoConsumer:
 
     def redeem(self, receipt: Receipt) -> Delivery:
         paths = self._paths.shard(receipt.shard)
-        choice, state = read_claim(self._session, paths, receipt.name)
+        choice, state = read_claims(self._session, paths, [receipt.name])[receipt.name]
         if choice.version != receipt.version or not choice.is_held:
             raise StaleLease(f"receipt {receipt} is not valid any more")
         try:

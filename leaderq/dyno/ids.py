@@ -18,7 +18,7 @@ from leaderq.dyno import transitions
 from leaderq.dyno.layout import kept_until_ms, parsed_name
 from leaderq.dyno.message import Frame, Unique, frame_of
 from leaderq.dyno.nodes import QueueNodes, apply_all, within
-from leaderq.dyno.shard_view import read_claim
+from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
 from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, SetData
 from leaderq.zookeeper.paths import name_of
@@ -114,7 +114,7 @@ class Ids:
         """Whether the message has been started, and its id may be another's since."""
         if frame.unique is not Unique.STARTED:
             return False
-        _, state = read_claim(self._session, self._paths.shard(shard), name)
+        _, state = read_claims(self._session, self._paths.shard(shard), [name])[name]
         return state.has_started
 
     def note_place(self, frame: Frame, shard: str, name: str) -> None:
@@ -197,7 +197,7 @@ class Ids:
         message's body.
         """
         paths = self._paths.shard(shard)
-        choice, _ = read_claim(self._session, paths, name)
+        choice, _ = read_claims(self._session, paths, [name])[name]
         if choice.is_held:
             raise Duplicate(id, f"{shard}/{name}")
         frame = frame_of(self._session.get(paths.message(name))[0])

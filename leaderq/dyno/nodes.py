@@ -322,15 +322,16 @@ def _in_shard(session: Session, paths: ShardPaths) -> Iterator[Leftover]:
         if rest.name not in claims:
             gone = (*absence(claim_path), Delete(path))
         else:
-            claim = read_claims(session, paths, [rest.name]).get(rest.name)
-            if claim is None or claim.resting == marker:
+            claim, _ = read_claims(session, paths, [rest.name])[rest.name]
+            if claim.version is None or claim.rest == marker:
                 continue
             gone = (Check(claim_path, claim.version), Delete(path))
         if session.exists(path) is not None:
             yield Leftover(path, "a marker that is not of its claim", gone)
     for name in claims:
         if name not in messages and parsed_name(name) is not None:
-            for claim in read_claims(session, paths, [name]).values():
+            claim, _ = read_claims(session, paths, [name])[name]
+            if claim.version is not None:
                 gone = (*absence(paths.message(name)), Delete(paths.claim(name), claim.version))
                 yield Leftover(paths.claim(name), "a claim without a message", gone)
 

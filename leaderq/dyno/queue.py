@@ -49,7 +49,7 @@ from leaderq.dyno.nodes import (
     shard_figures,
     shard_sizes,
 )
-from leaderq.dyno.shard_view import known, read_claim, read_claims
+from leaderq.dyno.shard_view import read_claims
 from leaderq.dyno.shards import (
     QueueSettings,
     ShardingStrategy,
@@ -596,7 +596,8 @@ class DynoQueue:
                 return False
             paths = self._paths.shard(place[0])
             try:
-                found = operations(paths, *read_claim(self._session, paths, place[1]))
+                claims = read_claims(self._session, paths, place[1:])
+                found = operations(paths, *claims[place[1]])
             except NoNode:
                 continue
             if not found:
@@ -664,7 +665,7 @@ class DynoQueue:
                 claims = read_claims(self._session, paths, list(frames))
                 wanted: list[tuple[Frame, Operations]] = []
                 for name, frame in frames.items():
-                    choice, state = known(claims, name)
+                    choice, state = claims[name]
                     if held_too or not choice.is_held:
                         end = transitions.end(self._paths, shard, choice, frame, state)
                         wanted.append((frame, end))

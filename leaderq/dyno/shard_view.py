@@ -9,8 +9,7 @@ On failure: what the session raises passes to the caller, and the index is liste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -25,40 +24,13 @@ from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, WatchEvent, WatchKind
 from leaderq.zookeeper.paths import name_of, parent_of
 from leaderq.zookeeper.reading import SizedReader, children_of
+from leaderq.zookeeper.writing.groups import batched
 from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 _READ_AT_A_TIME = 250
 _NEXT_ONES = 256
 """How many of the next messages are looked at first, where one is looked for."""
 _NO_GROUP = f"-{NO_GROUP}-"
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRead:
-    """The state of the deliveries of one message, and the version of its znode."""
-
-    name: str
-    version: int
-    state: DeliveryState
-    written_ms: int
-    """By the calendar of the servers."""
-
-    @property
-    def lease_s(self) -> float:
-        """How many seconds the lease lasts, counted from when the claim was written; for claims of
-        older versions, what these meant.
-        """
-        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
-
-    @property
-    def choice(self) -> Choice:
-        return Choice(self.name, self.version, self.resting)
-
-    @property
-    def resting(self) -> str | None:
-        """The marker of the message's rest; ``None`` if the message is leased."""
-        state = self.state
-        return None if state.member else rest_name(state.until_ms, self.version, self.name)
 
 
 class ShardView(ReadAfterNews):
@@ -210,12 +182,12 @@ class ShardView(ReadAfterNews):
         there = members() if found else ()
         now_s = clock.now_s()  # later than anything that was read
         with self.lock:
-            for one in found.values():
-                if one.resting is not None:  # its watch is late, or its marker was deleted by hand
-                    self.index.rested(one.resting)
-                else:
-                    lease_s = one.lease_s if one.state.member in there else 0.0
-                    self.index.observed(one.name, one.version, lease_s, now_s)
+            for (name, version, rest), state in found.values():
+                if rest is not None:  # its watch is late, or its marker was deleted by hand
+                    self.index.rested(rest)
+                elif version is not None:
+                    lease_s = state.lease_ms / 1000 if state.member in there else 0.0
+                    self.index.observed(name, version, lease_s, now_s)
         if found:
             self._notify()
 
@@ -252,28 +224,22 @@ def shards_below(session: Session, paths: DynoPaths) -> list[str]:
     return sorted(filter(None, map(unescaped, children_of(session, paths.shards))))
 
 
-def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> dict[str, ClaimRead]:
-    """Return the claims of these messages, by name; messages without a claim are left out. Raises
-    what the session raises.
-    """
-    found: dict[str, ClaimRead] = {}
-    for at in range(0, len(names), _READ_AT_A_TIME):
-        some = names[at : at + _READ_AT_A_TIME]
+Claim = tuple[Choice, DeliveryState]
+"""A message as it may be claimed, and the state of its deliveries."""
+
+
+def read_claims(session: Session, paths: ShardPaths, names: Sequence[str]) -> dict[str, Claim]:
+    """Return the claims of these messages, by name. Raises what the session raises."""
+    found: dict[str, Claim] = {}
+    for some in batched(names, _READ_AT_A_TIME):
         answers = session.multi_read([GetData(paths.claim(name)) for name in some])
         for name, answer in zip(some, answers, strict=True):
             if isinstance(answer, tuple):
-                state, stat = DeliveryState.read(answer[0]), answer[1]
-                found[name] = ClaimRead(name, stat.version, state, stat.mtime_ms)
+                state, version = DeliveryState.read(answer[0]), answer[1].version
+                rest = None if state.member else rest_name(state.until_ms, version, name)
+                found[name] = Choice(name, version, rest), state
             elif isinstance(answer, LeaderqError) and not isinstance(answer, NoNode):
                 raise answer
+            else:
+                found[name] = Choice(name), DeliveryState()
     return found
-
-
-def read_claim(session: Session, paths: ShardPaths, name: str) -> tuple[Choice, DeliveryState]:
-    return known(read_claims(session, paths, [name]), name)
-
-
-def known(claims: Mapping[str, ClaimRead], name: str) -> tuple[Choice, DeliveryState]:
-    """Return this message as it may be claimed, and the state of its deliveries."""
-    claim = claims.get(name)
-    return (Choice(name), DeliveryState()) if claim is None else (claim.choice, claim.state)

@@ -199,8 +199,8 @@ what is delivered may be gone: 0
 == messages.MessageLife off_s=8.0
 calendars are compared: 4
 = dyno/shard_view.py
--        return (self.state.lease_ms or max(0, self.state.until_ms - self.written_ms)) / 1000
-+        return 1e9 if self.state.until_ms > clock.now_ms() else 0.0
+-                    lease_s = state.lease_ms / 1000 if
++                    lease_s = (1e9 if state.until_ms > clock.now_ms() else 0.0) if
 
 == coalescing.CoalescingLife
 F7: a token's lease lasts for 2T: 406

@@ -23,7 +23,6 @@ from leaderq.dyno.layout import (
     unescaped,
 )
 from leaderq.dyno.message import MAX_ERROR, DeliveryState, DynoMessage, Frame, Unique, is_wanted
-from leaderq.dyno.shard_view import ClaimRead
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.errors import BadVersion, ConfigurationError, ConnectionLost, CorruptItem, NoNode
 from leaderq.zookeeper import Check, Create, Delete, SetData
@@ -108,8 +107,6 @@ def test_the_bytes_of_a_state_are_as_documented() -> None:
     assert DeliveryState.read(long.packed()).error == "x" * 1000
     assert DeliveryState.read(b'{"n":7}') == DeliveryState(7, 0, "", 0, "", 0)
     assert DeliveryState() == (0, 0, "", 0, "", 0, 0)
-    by_a_former_version = ClaimRead(NAME, 0, state._replace(until_ms=90_000, lease_ms=0), 30_000)
-    assert (ClaimRead(NAME, 0, state, 30_000).lease_s, by_a_former_version.lease_s) == (0.005, 60.0)
 
 
 @pytest.mark.parametrize(
