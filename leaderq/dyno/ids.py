@@ -20,9 +20,9 @@ from leaderq.dyno.message import Frame, Unique, frame_of
 from leaderq.dyno.nodes import QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
-from leaderq.zookeeper import Check, Create, Delete, GetData, Operation, SetData
+from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
 from leaderq.zookeeper.paths import name_of
-from leaderq.zookeeper.reading import children_of
+from leaderq.zookeeper.reading import children_of, existing
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import Operations
 from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
@@ -151,15 +151,11 @@ class Ids:
                     return Pushed(frame.id, True, f"{one.shard}/{name}", replaced)
                 if not (isinstance(error, OVERTAKEN) and within(error, root)):
                     raise error
-        except ConnectionLost:  # it may be there
-            raise
-        except Duplicate as taken:
-            self._nodes.bodies.drop([frame.body])
-            if on_conflict is OnConflict.DROP:
-                return Pushed(frame.id, False, taken.surviving)
-            raise
-        except LeaderqError:
-            self._nodes.bodies.drop([frame.body])
+        except LeaderqError as exc:
+            if not isinstance(exc, ConnectionLost):  # else it may be there
+                self._nodes.bodies.drop([frame.body])
+            if isinstance(exc, Duplicate) and on_conflict is OnConflict.DROP:
+                return Pushed(frame.id, False, exc.surviving)
             raise
         raise ConnectionLost(f"the id {frame.id!r} changes hands too often queue={root}")
 
@@ -207,11 +203,11 @@ class Ids:
         names = sorted(children_of(self._session, self._paths.windows))
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms]
         paths = {name: f"{self._paths.ids}/{name[14:]}" for name in over[:_AT_A_TIME]}
-        answers = self._session.multi_read([GetData(path) for path in paths.values()])
+        found = existing(self._session, [*paths.values()])
         groups: list[Operations] = []
-        for (name, path), answer in zip(paths.items(), answers, strict=True):
+        for name, path in paths.items():
             gone: Operations = (Delete(f"{self._paths.windows}/{name}"),)
-            if isinstance(answer, tuple) and answer[0] == b"=%d" % int(name[:13]):
-                gone = (*gone, Delete(path, answer[1].version))
+            if path in found and found[path][0] == b"=%d" % int(name[:13]):
+                gone = (*gone, Delete(path, found[path][1].version))
             groups.append(gone)
         apply_all(writer, groups, self._paths.root)

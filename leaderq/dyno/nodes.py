@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from leaderq.base import chance, host
@@ -74,16 +73,17 @@ class QueueNodes(ReadAfterNews):
     _settings: QueueSettings | None = None
     _pid: int = field(default_factory=lambda: host.pid())
     _opening: primitives.Lock = field(default_factory=lambda: primitives.Lock())
-    _writer: SequencedWriter | None = None
+    _writer: SequencedWriter = field(init=False)
+    _has_begun: bool = False
 
     def __post_init__(self) -> None:
         watched = self.paths.root, self.paths.shards
         ReadAfterNews.__init__(self, self.session, watched, lambda: self.changed())
         self.figures = QueueFigures(self.paths.root, self._live)
+        self._writer = SequencedWriter(self.session, f"{self.paths.pushes}/{chance.uuid4().hex}")
 
     def _live(self, _counts: object) -> dict[str, float]:
-        writer = self._writer
-        return {"held": len(self.held), "pending_puts": 0 if writer is None else writer.unsettled}
+        return {"held": len(self.held), "pending_puts": self._writer.unsettled}
 
     def check_open(self) -> None:
         """Raise an error unless this process may use the queue.
@@ -228,22 +228,20 @@ class QueueNodes(ReadAfterNews):
         """
         self.check_open()
         with self._opening:
-            if self._writer is None:
-                guard = f"{self.paths.pushes}/{chance.uuid4().hex}"
-                writer = SequencedWriter(self.session, guard)
-                retry_until_connected(partial(self._begin, writer), check=self.check_open)
-                self._writer = writer
+            if not self._has_begun:
+                retry_until_connected(self._begin, check=self.check_open)
+                self._has_begun = True
             return self._writer
 
-    def _begin(self, writer: SequencedWriter) -> None:
+    def _begin(self) -> None:
         self.make(self.open().shards)
-        writer.open()
+        self._writer.open()
         self.session.ensure_path(self.paths.ids)
 
     def close_writer(self, timeout_s: float) -> bool:
         with self._opening:
             self.close()
-            return self._writer is None or self._writer.close(timeout_s)
+            return self._writer.close(timeout_s)
 
     def messages(self, shard: str) -> Iterator[tuple[str, bytes]]:
         """Yield names and data of all messages in ``shard``. Reads about a megabyte at a time."""

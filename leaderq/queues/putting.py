@@ -158,9 +158,9 @@ class BoundedPut:
                 else:
                     self._stop_watching()
                     service.wait()
-            except SessionClosed as exc:
-                self._finish(exc)
             except LeaderqError as exc:
+                if isinstance(exc, SessionClosed) or self._writer.is_over:
+                    self._finish(exc)
                 is_usual = isinstance(exc, ConnectionLost) or self._end is not None
                 level = logging.DEBUG if is_usual else logging.WARNING
                 log.log(level, "items not counted now queue=%s error=%s", self._paths.path, exc)

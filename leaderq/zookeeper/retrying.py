@@ -7,14 +7,14 @@ from typing import Final, TypeVar
 
 from leaderq.base import clock
 from leaderq.errors import ConnectionLost, SessionExpired
-from leaderq.threads import Retry
+from leaderq.threads import Backoff, Retry
 
 T = TypeVar("T")
 ITEM_RETRY: Final = Retry(attempts=10, first_s=0.1, most_s=60.0, jitter=0.2)
 """How items of queues, and messages, are tried again unless a queue says otherwise."""
 PATIENCE_S = 30.0
 """How long an operator's request outlasts an outage."""
-_REST_S = 0.05
+_AGAIN = Retry(first_s=0.05, most_s=0.5)
 
 
 def retry_until_connected(
@@ -30,11 +30,13 @@ def retry_until_connected(
     :raises ConnectionLost: there was no answer within ``patience_s`` seconds (:data:`PATIENCE_S`).
     """
     deadline = clock.now_s() + (PATIENCE_S if patience_s is None else patience_s)
+    backoff = Backoff(_AGAIN)
     while True:
         check()
         try:
             return ask()
         except (ConnectionLost, SessionExpired):
-            if clock.now_s() >= deadline:
+            left_s = deadline - clock.now_s()
+            if left_s <= 0:
                 raise
-            clock.sleep(_REST_S)  # without a connection each try fails at once
+            clock.sleep(min(left_s, backoff.next_s()))  # without a connection a try fails at once

@@ -76,7 +76,7 @@ class OperationGroup:
     changes it under the writer's own lock.
     """
 
-    __slots__ = ("_operations", "count", "repairs", "results", "size", "told")
+    __slots__ = ("_operations", "count", "results", "size", "told")
 
     def __init__(self, operations: Sequence[Operation], size: int, told: Told = _unheard) -> None:
         self._operations = operations
@@ -86,7 +86,6 @@ class OperationGroup:
         """Of its operations; ``None`` also if it was applied and the answer was lost."""
         self.size = size
         """Bytes in a request, an upper bound."""
-        self.repairs = 0
 
     @property
     def operations(self) -> Sequence[Operation]:

@@ -84,8 +84,7 @@ _PROOF_S = 0.5
 def await_outcomes(
     futures: Sequence[primitives.Future[Any]], patience_s: float | None = None
 ) -> list[LeaderqError | None]:
-    """Wait for the outcomes of a writer's groups, as long as answers come; return the error of
-    each, ``None`` for a group that was applied.
+    """Wait for these answers as long as some come; return the error of each, or ``None``.
 
     :raises ConnectionLost: no answer came for ``patience_s`` seconds (``retrying.PATIENCE_S``).
     """
@@ -102,7 +101,6 @@ def await_outcomes(
     return errors
 
 
-_MAX_REPAIRS = 1000  # CURATOR-308: an empty queue's path may be reaped again and again
 _BACKOFF = Retry(first_s=0.05, most_s=1.0)
 
 
@@ -163,11 +161,8 @@ class SequencedWriter:
                 self._session.delete_async(self.path)
             if self._is_open or self._end is not None:
                 return
-            self._owner, self._born, self.made_ms = (
-                stat.ephemeral_owner,
-                stat.czxid,
-                stat.mtime_ms,
-            )
+            self._owner, self._born = stat.ephemeral_owner, stat.czxid
+            self.made_ms = stat.mtime_ms
             self._queue.number = stat.version
             self._is_open = True
             self._queue.is_halted = False
@@ -187,6 +182,7 @@ class SequencedWriter:
             if self._is_beginning or self._is_open:
                 return
             self._is_beginning = True
+        self._session.add_listener(self._on_state)
         self._in_background(self._recover)
 
     def _made(self) -> Stat:
@@ -226,8 +222,6 @@ class SequencedWriter:
             try:
                 delete = partial(self._session.delete, self.path, timeout_s=left_s)
                 retry_until_connected(delete, left_s)
-            except NoNode:
-                return is_clean
             except LeaderqError as exc:
                 log.debug("guard left behind until it is swept path=%s error=%s", self.path, exc)
         return is_clean
@@ -356,8 +350,8 @@ class SequencedWriter:
             self._expel(batch.groups, error)
             return
         culprit, op = blamed
-        if isinstance(error, NoNode) and isinstance(op, Create) and culprit.repairs < _MAX_REPAIRS:
-            culprit.repairs += 1
+        # however often: an empty queue's path may be reaped again and again (CURATOR-308)
+        if isinstance(error, NoNode) and isinstance(op, Create):
             self._in_background(partial(self._repair, parent_of(op.path), culprit))
         else:
             self._expel([culprit], error)
