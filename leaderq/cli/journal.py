@@ -25,7 +25,8 @@ from leaderq.errors import ConfigurationError, CorruptRecord, LeaderqError, Sink
 from leaderq.producing import Sink
 from leaderq.producing.codec import PLAIN
 from leaderq.producing.journal import Damage, Journal, JournalRecord
-from leaderq.producing.journal.inspection import JournalView, SegmentView, entries, look
+from leaderq.producing.journal.inspection import JournalView, entries
+from leaderq.producing.journal.segments import Segment
 
 _DIRECTORY = click.Argument(["directory"], metavar="DIR", type=click.Path(path_type=Path))
 _SET_ASIDE = "set aside"
@@ -67,14 +68,24 @@ def inspect(given: Given) -> None:
       leaderq journal inspect /var/lib/clicks/journal --json | jq 'select(.what == "journal")'
     """
     with _readable(given.directory):
-        view = look(given.directory)
+        view = JournalView(given.directory)
     _write_whole(view, given.as_json)
     names = ("file", "first_id", "last_id", "records", "acknowledged", "bytes", "state")
     rows: list[Sequence[Any]] = [
-        (each.file, each.first_id, each.last_id, each.records, each.done, each.size, _state(each))
+        (
+            each.path.name,
+            each.first_id,
+            each.last_id if each.records else None,
+            each.records,
+            each.records - each.open_records,
+            each.file_bytes,
+            _state(each, is_current=each is view.current),
+        )
         for each in view.segments
     ]
-    rows += [(name, None, None, None, None, size, _SET_ASIDE) for name, size in view.bad]
+    rows += [
+        (path.name, None, None, None, None, path.stat().st_size, _SET_ASIDE) for path in view.bad
+    ]
     write_rows(
         rows,
         given.as_json,
@@ -95,24 +106,24 @@ def _write_whole(view: JournalView, as_json: bool) -> None:
                 "what": "journal",
                 "directory": str(view.directory),
                 "open": view.is_open,
-                "clean": view.is_clean,
+                "clean": view.cursor.clean,
                 "waiting": view.depth,
                 "bytes": view.bytes_used,
                 "next_id": view.next_id,
-                "cursor_slots_bad": view.cursor_slots_bad,
+                "cursor_slots_bad": view.bad_slots,
             }
         )
         return
-    closed = "closed" if view.is_clean else "not open, and was not closed properly"
+    closed = "closed" if view.cursor.clean else "not open, and was not closed properly"
     state = "open in a process" if view.is_open else closed
     size = f"{view.bytes_used} bytes of {len(view.segments)} segments"
     click.echo(f"{view.depth} records wait, in {size}; the next id is {view.next_id}; {state}")
 
 
-def _state(segment: SegmentView) -> str:
+def _state(segment: Segment, *, is_current: bool) -> str:
     if segment.damages:
         return "damaged"
-    return "written to" if segment.is_current else "complete"
+    return "written to" if is_current else "complete"
 
 
 @verb(_DIRECTORY, JSON)
@@ -129,9 +140,9 @@ def verify(given: Given) -> ExitCode:
       leaderq journal verify /var/lib/clicks/journal --json | jq 'select(.what == "damage")'
     """
     with _readable(given.directory):
-        view = look(given.directory, thorough=True)
+        view = JournalView(given.directory, thorough=True)
     _write_damages(view.damages, as_json=given.as_json, as_error=False)
-    records, bad_slots = sum(segment.records for segment in view.segments), view.cursor_slots_bad
+    records, bad_slots = sum(segment.records for segment in view.segments), view.bad_slots
     slots = f"; {bad_slots} of 2 cursor slots cannot be read" if bad_slots else ""
     verdict = f"{len(view.damages)} damages" if view.damages else "sound"
     conclude(
@@ -273,7 +284,8 @@ def truncate(given: Given) -> None:
     with _readable(directory):
         # It refuses to make a journal where there is none. What opening sets aside was shown to
         # nobody, and is not deleted.
-        bad = [directory / name for name, _ in look(directory).bad if given.bad]
+        view = JournalView(directory)
+        bad = view.bad if given.bad else []
         with Journal(directory) as journal:
             given_up = journal.ack_to(to_id or journal.next_id - 1) if are_records else 0
             left = journal.depth
@@ -335,7 +347,7 @@ def send(given: Given) -> None:
     from leaderq.kafka.sink import KafkaSink  # imports the Kafka client, which --help should not
 
     with _readable(given.directory):
-        look(given.directory)  # refuses to make a journal where there is none
+        JournalView(given.directory)  # refuses to make a journal where there is none
     sink = KafkaSink(
         settings.kafka,
         given.topic,

@@ -150,8 +150,8 @@ a broken relation shows the secret: a secret is never shown
 == unit/producing/journal/test_journal_corruption.py
 ids of set-aside files are given again: no id is given twice
 = producing/journal/recovery.py
--bounds.append(max([self.next_id, *bad]) + LEAP)
-+bounds.append(self.next_id + LEAP)
+-bounds.append(max([self._next_id, *bad]) + LEAP)
++bounds.append(self._next_id + LEAP)
 a segment of a later version is taken in: a roll back loses nothing
 -if header is not None and header.version > VERSION:
 +if header is None:
@@ -258,7 +258,7 @@ appended records are not forced out
 -            self._disk.sync(self._fd)
 +            pass
 the name of a new segment is not forced out
--            self._disk.sync_directory(self.directory)
+-            self._disk.sync_directory(self.index.directory)
 ids that may have been told are not promised
 -        self._promise_ids(count)
 the real disk forces no data out

@@ -53,11 +53,10 @@ kafka.handling.crash_marks ccda0c23 9c9f85ff: it is set again before it is read 
 kafka.handling.crash_marks fffc62a0 f468af4d: how many a log line lists
 kafka.record 09e15237: what is equal is so from both sides
 producing.journal.records 2a36b1be: two marks do not overlap
-producing.journal.records 7986a946: nothing is read at the end, and nothing found in it
-producing.journal.records af518d73 20cf3f3e: reads more than it needs
-producing.journal.records 7acba45a 0b9fd35d: ids begin at 1
-producing.journal.records 2b5fc1c9 a84720b3 da34e6c9: the bytes are parsed again afterwards, which
-  says no too
+producing.journal.records 7507d1ca: ids begin at 1
+producing.journal.records 598c10ed: nothing is read at the end, and nothing found in it
+producing.journal.records ce33855e: the bytes are parsed again, which says no too
+producing.journal.records fa082f0e: the checksum says of every id whether it is one
 producing.request 963d1187: the usual type is only found sooner
 running.supervision 86087973: an equal time takes the place of an equal one
 config.kinds 743f93bb: a port is always given here

@@ -13,7 +13,8 @@ import errno
 import fcntl
 import os
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,14 @@ class Disk:
 
     def open(self, path: Path, *, writable: bool = False) -> int:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+    @contextmanager
+    def opened(self, path: Path, *, writable: bool = False) -> Iterator[int]:
+        fd = self.open(path, writable=writable)
+        try:
+            yield fd
+        finally:
+            self.close(fd)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         return os.pwrite(fd, data, offset)
@@ -75,11 +84,8 @@ class Disk:
 
 
 def force(disk: Disk, path: Path) -> None:
-    fd = disk.open(path, writable=True)
-    try:
+    with disk.opened(path, writable=True) as fd:
         disk.sync(fd)
-    finally:
-        disk.close(fd)
 
 
 def make_directories(disk: Disk, path: Path) -> None:

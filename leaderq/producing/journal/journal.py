@@ -42,28 +42,27 @@ from leaderq.errors import (
     WouldDeadlock,
     with_cause,
 )
-from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import NO_SPACE, DirectoryLock, Disk, make_directories
 from leaderq.producing.journal.line import GROUP_BYTES, Committer, OnDurable
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     Damage,
     Interval,
-    JournalCounters,
     Policy,
 )
 from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import (
+    EXPIRES,
     Entry,
+    Expiring,
     JournalRecord,
     expiring,
     microseconds,
     record_of,
     size_of,
-    unwritten,
 )
 from leaderq.producing.journal.recovery import Recovery
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, codec_tag
+from leaderq.producing.journal.segments import HEADER_BYTES, Segment, codec_tag
 from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import TaskWaker, Waker, primitives
 
@@ -134,10 +133,10 @@ class Journal:
         self._clock = clocks.calendar_s if clock is None else clock
         self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
-        self.counters = JournalCounters()
         # Reentrant only so that a call which interrupts its own thread can be refused, and one of
         # a callback that is told of the end.
-        self._gate, self._closing = primitives.RLock(), primitives.RLock()
+        self._closing = primitives.RLock()
+        """Reentrant only so that a callback which is told of the end can be refused."""
         self.when_room: Callable[[], object] = bool
         """Called on the writer's thread when there is room again; must not wait for anything."""
         self._closed = self._is_claimed = False
@@ -152,23 +151,19 @@ class Journal:
                 raise
 
     def _set_up(self, found: Recovery, allot_bytes: int) -> None:
-        parts = JournalParts(self._disk, self.directory, self._gate, found.index, self.counters)
         self._index, self.report = found.index, found.report
+        self._gate, self.counters = found.index.gate, found.index.counters
         self._damages = list(self.report.damages)
         self.counters.corrupt = sum(damage.lost for damage in self._damages)
-        self._reader = SegmentReader(parts, self._lose)
-        self._cursor = CursorWriter(parts, found.sequence)
+        self._reader = SegmentReader(self._index, self._lose)
         self._store = RecordStore(
-            parts,
-            self._cursor,
-            policy=self.sync,
+            self._index,
+            self.sync,
             segment_bytes=self._segment_bytes,
-            clock=self._clock,
-            stamp=found.stamp,
             allot_bytes=allot_bytes,
+            clock=self._clock,
         )
         self._committer = Committer(
-            parts,
             self._store,
             group_bytes=min(GROUP_BYTES, self._segment_bytes),
             sync_every_s=self.sync.seconds if isinstance(self.sync, Interval) else math.inf,
@@ -196,7 +191,7 @@ class Journal:
             is_half = segment.size > self._segment_bytes // 2
             if is_half or self.trouble is not None or left < self._segment_bytes:
                 self._store.close()  # an open file would keep its room
-        self._cursor.tidy()
+        self._index.tidy()
         if self._store.segment is None and self.trouble is None:
             self._store.roll()
 
@@ -356,7 +351,7 @@ class Journal:
         require(timeout("timeout_s", timeout_s))
         self.await_stored(None, timeout_s=timeout_s)
         with self._translated("saved"):
-            self._cursor.save()
+            self._index.save()
 
     def await_stored(self, end_id: int | None, *, timeout_s: float | None) -> None:
         """Wait until all records before ``end_id`` are stored (``None``: all present records, which
@@ -404,7 +399,7 @@ class Journal:
         records than those up to ``stored_id`` are stored by now.
         """
         found: list[JournalRecord] = []
-        now, size = self._clock(), 0
+        now_us, size = microseconds(self._clock()), 0
         with self._gate:
             if self.stored_id != stored_id:
                 return found
@@ -417,7 +412,8 @@ class Journal:
                     size += size_of((entry,))
                     if len(found) >= max_items or (found and size > max_bytes):
                         return found
-                    found.append(unwritten(entry, number, now))
+                    flags = EXPIRES if isinstance(entry, Expiring) else 0
+                    found.append(record_of((number, now_us, flags, entry)))
         return found
 
     @property
@@ -599,8 +595,8 @@ class Journal:
                         self._store.flush()
                     except JournalFailed as exc:
                         error = error or exc
-                    self._cursor.tidy()
-                    self._cursor.save(clean=error is None)
+                    self._index.tidy()
+                    self._index.save(clean=error is None)
             finally:
                 self._store.close()
                 self._reader.close()

@@ -24,7 +24,7 @@ from leaderq.base import clock as clocks
 from leaderq.base.arguments import require_finished
 from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
 from leaderq.producing.journal.records import Entry, size_of
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts
+from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import Service, primitives
 
@@ -97,7 +97,6 @@ class Committer:
 
     def __init__(
         self,
-        parts: JournalParts,
         store: RecordStore,
         *,
         group_bytes: int,
@@ -105,8 +104,8 @@ class Committer:
         chores: Action,
         on_room: Action,
     ) -> None:
-        self._gate, self._index, self._store = parts.gate, parts.index, store
-        self.room = primitives.Condition(parts.gate)
+        self._store, self._index, self._gate = store, store.index, store.index.gate
+        self.room = primitives.Condition(self._gate)
         """Notified when fewer bytes wait, see :attr:`is_crowded`, or the disk takes nothing."""
         self.waiting_bytes = 0
         self.trouble: LeaderqError | None = None
@@ -277,7 +276,7 @@ class Committer:
             self.room.notify_all()
         if self._is_said:
             self._is_said = False
-            log.info("journal takes records again folder=%s", self._store.directory)
+            log.info("journal takes records again folder=%s", self._index.directory)
             self._on_room()
 
     def _refused(self, error: Exception, count: int) -> None:
@@ -289,7 +288,7 @@ class Committer:
             log.error(
                 "journal takes nothing, what it has accepted is kept and tried again folder=%s "
                 "error=%s",
-                self._store.directory,
+                self._index.directory,
                 told(error),
                 exc_info=None if isinstance(error, OSError) else error,
             )

@@ -8,16 +8,16 @@ nothing twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from leaderq.errors import JournalClosed
+from leaderq.producing.journal.index import SegmentIndex
 from leaderq.producing.journal.policy import Damage
-from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run, ScanRange, scan
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment
+from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run
+from leaderq.producing.journal.segments import HEADER_BYTES, Segment
 from leaderq.threads import primitives
 
-_NOTHING: Final = Run(0, 0, 0, -1, [])
+_NOTHING: Final = Run(0, 0, -1, [])
 
 
 class SegmentReader:
@@ -25,9 +25,8 @@ class SegmentReader:
     damage)`` is called, without the gate, for each damage found.
     """
 
-    def __init__(self, parts: JournalParts, on_damage: Callable[[Segment, Damage], None]) -> None:
-        self._disk, self._gate, self._index = parts.disk, parts.gate, parts.index
-        self._on_damage = on_damage
+    def __init__(self, index: SegmentIndex, on_damage: Callable[[Segment, Damage], None]) -> None:
+        self._index, self._gate, self._on_damage = index, index.gate, on_damage
         self._reading = primitives.Lock()
         self._last: tuple[Segment, Run] | None = None  # what was parsed last
         self._is_closed = False
@@ -99,21 +98,17 @@ class SegmentReader:
         before, run = self._last or (None, _NOTHING)
         position = max(position, segment.first_id)
         if before is not segment or position < run.first_id:
-            run = Run(HEADER_BYTES, HEADER_BYTES, segment.first_id, segment.first_id - 1, [])
+            run = Run(HEADER_BYTES, segment.first_id, segment.first_id - 1, [])
         if position <= run.last_id:
             return run
-        span = ScanRange(run.end, size, segment.salt, run.last_id + 1, last_id)
-        fd = self._disk.open(segment.path)
-        try:
-            for found in scan(partial(self._disk.read, fd), span):
-                if isinstance(found, Run):
-                    self._last, run = (segment, found), found
-                    if position <= run.last_id:
-                        return run
-                elif not found.is_tail:
-                    self._on_damage(segment, found.damage(segment.path.name))
-        finally:
-            self._disk.close(fd)
+        after = (run.last_id + 1 - segment.first_id, run.end)
+        for found in segment.scan(self._index.disk, size, after=after):
+            if isinstance(found, Damage):
+                self._on_damage(segment, found)
+                continue
+            self._last, run = (segment, found), found
+            if position <= run.last_id:
+                return run
         if run.last_id < last_id:
             reason, lost = "its end is missing or spoilt", (run.last_id + 1, last_id)
             name = segment.path.name

@@ -11,17 +11,15 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from leaderq.producing.journal.disk import Disk
-from leaderq.producing.journal.policy import JournalCounters
-from leaderq.producing.journal.records import salt_of
-from leaderq.threads import primitives
+from leaderq.producing.journal.policy import Damage
+from leaderq.producing.journal.records import Run, salt_of, scan
 
 MAGIC: Final = b"lqjrnl\r\n"
 VERSION: Final = 1
@@ -177,25 +175,22 @@ class AckBitmap:
 
 
 class Segment:
-    """What is known of one segment file. Guarded by the journal's gate."""
+    """What is known of one segment file; ``header`` is ``None`` if that is torn or damaged. Guarded
+    by the journal's gate.
+    """
 
     def __init__(
-        self,
-        directory: Path,
-        first_id: int,
-        stamp: int,
-        *,
-        marks: AckBitmap | None = None,
-        sealed: bool = False,
+        self, path: Path, first_id: int, stamp: int, header: SegmentHeader | None, file_bytes: int
     ) -> None:
-        self.first_id = first_id
-        self.path = directory / segment_name(first_id, stamp)
+        self.path, self.first_id, self.stamp = path, first_id, stamp
+        self.header, self.file_bytes = header, file_bytes
+        """How large the file was when it was found."""
         self.extent = (0, HEADER_BYTES)
         """Its records and bytes: one value, so that no interrupt comes between the two."""
-        self.marks = marks or AckBitmap()
-        self.sealed = sealed
-        self.damaged = False
-        self.codec = 0
+        self.marks = AckBitmap()
+        self.damages: list[Damage] = []  # that were found when the journal was opened
+        self.sealed = self.damaged = False
+        self.codec = 0 if header is None else header.codec
         self.salt = salt_of(first_id, stamp)
 
     @property
@@ -224,83 +219,20 @@ class Segment:
         """Mark these records as done with; return how many were not marked before."""
         return self.marks.add_range(first_id - self.first_id, last_id - self.first_id)
 
+    def scan(
+        self, disk: Disk, end: int, *, after: tuple[int, int] = (0, HEADER_BYTES)
+    ) -> Iterator[Run | Damage]:
+        """Yield the records and damages in the file behind this extent, up to the offset ``end``.
 
-class SegmentIndex:
-    """Finds segments by id, and counts their records and bytes. Guarded by the journal's gate."""
-
-    def __init__(self, segments: list[Segment], next_id: int) -> None:
-        self.segments = segments
-        self.floor = next_id
-        """No record with a lower id will be written: it was given before, or is not needed."""
-        self.reserved = 0
-        """The last id that may have been assigned, according to the cursor."""
-
-    @property
-    def next_id(self) -> int:
-        """The id of the next record to be written."""
-        if not self.segments:
-            return self.floor
-        last = self.segments[-1]
-        end = last.first_id + last.extent[0]
-        return end if end > self.floor else self.floor
-
-    @property
-    def bytes_used(self) -> int:
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def depth(self) -> int:
-        return sum(segment.open_records for segment in self.segments)
-
-    def depth_behind(self, record_id: int) -> int:
-        """How many records with higher ids are not done with."""
-        found = 0
-        for segment in self.segments[self._at(record_id) :]:
-            first = max(0, record_id + 1 - segment.first_id)
-            if first < segment.records:
-                found += segment.records - first - segment.marks.count_from(first)
-        return found
-
-    def mark(self, numbers: Iterable[int]) -> tuple[int, list[Segment]]:
-        """Mark these stored records as done with; return how many were not marked before, and the
-        segments that have them.
+        :raises OSError: other than an input/output error.
         """
-        newly, touched = 0, list[Segment]()
-        first_id, last_id = 0, -1  # of the segment found last
-        for number in numbers:
-            if not first_id <= number <= last_id:
-                segment = self.segments[self._at(number)] if self.segments else None
-                if segment is None or not segment.first_id <= number <= segment.last_id:
-                    continue
-                first_id, last_id = segment.first_id, segment.last_id
-                touched.append(segment)
-            newly += touched[-1].marks.add(number - first_id)
-        return newly, touched
-
-    def _at(self, record_id: int) -> int:
-        return max(0, bisect_right(self.segments, record_id, key=attrgetter("first_id")) - 1)
-
-    def from_id(self, record_id: int) -> Segment | None:
-        """Return the first segment with this id or a later one that has a record not done with."""
-        for segment in self.segments[self._at(record_id) :]:
-            if segment.last_id >= record_id and segment.open_records:
-                return segment
-        return None
-
-    def replace(self, old: Segment | None, new: Segment | None) -> None:
-        """Remove ``old``, or add ``new`` at the end."""
-        kept = [segment for segment in self.segments if segment is not old]
-        self.floor = max(self.floor, self.next_id)
-        self.segments = kept if new is None else [*kept, new]
-
-
-@dataclass(frozen=True)
-class JournalParts:
-    """The state that the parts of an open journal share."""
-
-    disk: Disk
-    directory: Path
-    gate: primitives.RLock
-    """Guards the index, and the waiting records."""
-    index: SegmentIndex
-    counters: JournalCounters
+        records, start = after
+        with disk.opened(self.path) as fd:
+            yield from scan(
+                partial(disk.read, fd),
+                file=self.path.name,
+                salt=self.salt,
+                start=start,
+                end=end,
+                next_id=self.first_id + records,
+            )

@@ -18,12 +18,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
-from leaderq.producing.journal.cursor import CursorWriter
 from leaderq.producing.journal.disk import NO_SPACE, force, write_all
+from leaderq.producing.journal.index import SegmentIndex
 from leaderq.producing.journal.policy import Every, NoSync, Policy
 from leaderq.producing.journal.records import Entry, encode, microseconds
 from leaderq.producing.journal.recovery import LEAP
-from leaderq.producing.journal.segments import HEADER_BYTES, JournalParts, Segment, SegmentHeader
+from leaderq.producing.journal.segments import (
+    HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    segment_name,
+)
 
 log = logging.getLogger("leaderq.producing.journal")
 
@@ -35,21 +40,17 @@ class RecordStore:
 
     def __init__(
         self,
-        parts: JournalParts,
-        cursor_writer: CursorWriter,
-        *,
+        index: SegmentIndex,
         policy: Policy,
+        *,
         segment_bytes: int,
-        clock: Callable[[], float],
-        stamp: int,
         allot_bytes: int,
+        clock: Callable[[], float],
     ) -> None:
-        self._disk, self.directory, self._gate = parts.disk, parts.directory, parts.gate
-        self._index, self._counters = parts.index, parts.counters
-        self._cursor, self._clock = cursor_writer, clock
+        self.index, self._disk, self._counters = index, index.disk, index.counters
         self._is_lazy = isinstance(policy, NoSync)
         self._sync_after = policy.items if isinstance(policy, Every) else math.inf
-        self._segment_bytes, self._stamp, self._allot_bytes = segment_bytes, stamp, allot_bytes
+        self._segment_bytes, self._allot_bytes, self._clock = segment_bytes, allot_bytes, clock
         self.codec = 0
         """The tag of the codec of whatever is written from now on."""
         self.segment: Segment | None = None
@@ -65,7 +66,7 @@ class RecordStore:
         """Return the error for all later callers, while the disk takes nothing because of
         ``error``.
         """
-        what = f"journal {str(self.directory)!r}"
+        what = f"journal {str(self.index.directory)!r}"
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             full = JournalFull(f"no space is left for {what}; nothing was stored")
             return with_cause(full, error)
@@ -136,11 +137,12 @@ class RecordStore:
         """Save up to which id records may be written. This is needed before ids are told whose
         records a crash of the host may lose.
         """
-        if self._sync_after == 1 or self._index.next_id + count <= self._index.reserved:
+        index = self.index
+        if self._sync_after == 1 or index.next_id + count <= index.reserved:
             return
-        with self._gate:
-            self._index.reserved = self._index.next_id + count + LEAP
-        self._cursor.save()
+        with index.gate:
+            index.reserved = index.next_id + count + LEAP
+        index.save()
 
     # -- syncs -------------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class RecordStore:
             self._unsynced = 0
             log.error(  # noqa: TRY400 - the error says all
                 "journal file not synced, the next record begins a new one folder=%s error=%s",
-                self.directory,
+                self.index.directory,
                 error,
             )
             raise
@@ -190,7 +192,7 @@ class RecordStore:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise JournalFailed(
-                f"a sync of journal {str(self.directory)!r} failed after records had been "
+                f"a sync of journal {str(self.index.directory)!r} failed after records had been "
                 f"accepted: {failure}; they can be read, but may not outlast a power cut"
             ) from failure
 
@@ -206,23 +208,23 @@ class RecordStore:
         elif self._unsynced and old is not None:
             self._unforced.append(old.path)
             self._unsynced = 0
+        index = self.index
         if old is not None and not old.records:
-            with self._gate:
-                self._index.replace(old, None)  # it makes way for one of the same name
+            index.replace(old, None)  # it makes way for one of the same name
             self.close()
             self._disk.remove(old.path)
-        segment = Segment(self.directory, self._index.next_id, self._stamp)
-        segment.codec = self.codec
-        last = self._index.segments[-1:]
-        previous = [(one.first_id, one.records, one.size) for one in last] or [(0, 0, 0)]
+        first_id, last, previous = index.next_id, index.segments[-1:], (0, 0, 0)
+        if last:
+            previous = last[0].first_id, *last[0].extent
         created_us = microseconds(self._clock())
-        header = SegmentHeader(segment.first_id, *previous[0], created_us, codec=self.codec)
-        fd = self._created(segment.path, header.encode())
+        header = SegmentHeader(first_id, *previous, created_us, codec=self.codec)
+        path = index.directory / segment_name(first_id, index.stamp)
+        segment = Segment(path, first_id, index.stamp, header, HEADER_BYTES)
+        fd = self._created(path, header.encode())
         self.close()
         self._fd, self._allotted = fd, HEADER_BYTES
         self.segment, self._is_sound = segment, True
-        with self._gate:
-            self._index.replace(None, segment)
+        index.replace(None, segment)
         return segment
 
     def _created(self, path: Path, header: bytes) -> int:
@@ -238,7 +240,7 @@ class RecordStore:
             fd = self._disk.create(path)
         try:
             write_all(self._disk, fd, header, 0)  # forced out with the first record
-            self._disk.sync_directory(self.directory)
+            self._disk.sync_directory(self.index.directory)
         except OSError:
             self._disk.close(fd)
             with suppress(OSError):  # the next try finds it, and begins by removing it

@@ -168,7 +168,7 @@ def reopened(place: Path) -> list[bytes]:
 
 def crash(journal: Any) -> None:
     """What a killed process leaves: nothing saved, nothing closed properly; the lock is free."""
-    journal._cursor.tidy = lambda: None
+    journal._index.tidy = lambda: None
     journal._store.sync = lambda: None
     journal._closed = True
     assert journal._committer.service.stop(10)

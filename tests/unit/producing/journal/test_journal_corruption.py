@@ -13,7 +13,7 @@ from faulty_disk import FaultyDisk, at_record, crash, cut, flip, io_error, paylo
 
 from leaderq.errors import JournalFailed
 from leaderq.producing.journal import Journal
-from leaderq.producing.journal.inspection import entries, look
+from leaderq.producing.journal.inspection import JournalView, entries
 from leaderq.producing.journal.records import HEAD_BYTES
 from leaderq.producing.journal.recovery import LEAP
 from leaderq.producing.journal.segments import (
@@ -166,7 +166,7 @@ def test_h6_a_journal_with_a_segment_of_a_later_version_is_refused_and_nothing_i
     header = SegmentHeader(PER_SEGMENT + 1, version=7).encode()
     path.write_bytes(header + kept[HEADER_BYTES:])
     before = {each.name: each.read_bytes() for each in segments(place)}
-    for use in (Journal, look, lambda _: [*entries(place)]):
+    for use in (Journal, JournalView, lambda _: [*entries(place)]):
         with pytest.raises(JournalFailed, match=r"has version 7, and this leaderq knows"):
             use(place)
     assert {each.name: each.read_bytes() for each in segments(place)} == before

@@ -180,7 +180,7 @@ def test_a_cursor_saved_while_records_are_written_keeps_none_from_being_read(
     assert is_written.wait(30)
     with monkeypatch.context() as patch:
         patch.setattr(Segment, "records", property(records))
-        journal._cursor.save()
+        journal._index.save()
     goes_on.set()
     crash(journal)
     assert reopened(place) == [b"x"]

@@ -6,6 +6,7 @@ import errno
 import struct
 from dataclasses import asdict
 from math import nan
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from leaderq.errors import ConfigurationError
 from leaderq.producing.journal import policy, records
 from leaderq.producing.journal.policy import Damage, Every, Interval
-from leaderq.producing.journal.records import HEAD_BYTES, Gap, Parsed, encode, likely_heads
+from leaderq.producing.journal.records import HEAD_BYTES, Parsed, encode, likely_heads
 
 SALT = records.salt_of(5, 7)
 PAYLOADS = st.lists(st.binary(max_size=30), max_size=6)
@@ -26,7 +27,7 @@ def written(*payloads: bytes, first_id: int = 5, salt: int = SALT) -> bytes:
 
 
 def read(data: bytes, expected_id: int = 5, limit: int = 1 << 30) -> Parsed:
-    return records.parse(data, salt=SALT, expected_id=expected_id, limit=limit)
+    return records.parse(data, SALT, expected_id, limit=limit)
 
 
 @given(PAYLOADS, st.dictionaries(st.integers(0, 5), st.integers(0, 2**40), max_size=3))
@@ -43,10 +44,9 @@ def test_records_come_back_as_they_were(payloads, expiries):
         for at, payload in enumerate(payloads)
     ]
     assert [records.record_of(raw) for raw in found.records] == expected
-    ends = [raw[4] for raw in found.records]
-    assert ends == [records.size_of(entries[: at + 1]) for at in range(len(entries))]
-    assert ends[-1:] == ([len(data)] if payloads else [])
-    assert [records.unwritten(one, 5 + at, 1.5) for at, one in enumerate(entries)] == expected
+    assert records.size_of(entries) == len(data)
+    raws = [(5 + at, 1_500_000, at in expiries, one) for at, one in enumerate(entries)]
+    assert [records.record_of(raw) for raw in raws] == expected
 
 
 def test_the_bytes_of_a_record_are_as_documented():
@@ -98,7 +98,7 @@ def test_records_follow_each_other_without_a_gap_and_begin_at_the_expected_id_or
     assert (len(gap.records), gap.used, gap.is_bad, gap.needs) == (1, HEAD_BYTES + 1, True, 0)
 
 
-def no_record(kind: str, payload: bytes, next_id: int, last_id: int) -> bytes:
+def no_record(kind: str, payload: bytes, next_id: int) -> bytes:
     """What has the looks of a record, or not even these, where this one would come next."""
     if kind in ("noise", "zeros", "cut"):
         return {
@@ -108,7 +108,7 @@ def no_record(kind: str, payload: bytes, next_id: int, last_id: int) -> bytes:
             "cut": written(payload + b"the rest", first_id=next_id)[:-8],
         }[kind]
     if kind == "beyond":
-        return b"\xff" + written(payload, first_id=last_id + 1)
+        return b"\xff" + written(payload, first_id=1 << 40)
     if kind in ("old", "foreign"):  # it stood there before, or in another segment
         is_old = kind == "old"
         return written(payload, first_id=next_id - is_old, salt=SALT + 1 - is_old)
@@ -132,22 +132,19 @@ KINDS += ["old", "foreign", "spoilt", "long", "impossible"]
 )
 def test_all_that_is_whole_is_found_and_the_gaps_between_are_told(pieces, window, start):
     """From the ``start`` of a range to its end, which may be within a record."""
-    data, whole, gaps = bytes(start), list[tuple[int, bytes]](), list[Gap]()
+    data, whole, gaps = bytes(start), list[tuple[int, bytes]](), list[Damage]()
     next_id, sound_to = 5, start
-    last_id = 4 + sum({"record": 1, "later": 4}.get(kind, 0) for kind, _ in pieces)
     for kind, payload in pieces:
         if kind not in ("record", "later"):
-            data += no_record(kind, payload, next_id, last_id)
+            data += no_record(kind, payload, next_id)
             continue
         number = next_id + (3 if kind == "later" else 0)
         if len(data) > sound_to or number > next_id:
             lost = (next_id, number - 1) if number > next_id else None
-            gaps.append(Gap(sound_to, len(data), lost, is_tail=False))
+            gaps.append(Damage("f", "spoilt", sound_to, len(data) - sound_to, lost))
         data += written(payload, first_id=number)
         whole.append((number, payload))
         next_id, sound_to = number + 1, len(data)
-    if len(data) > sound_to:
-        gaps.append(Gap(sound_to, len(data), None, is_tail=True))
     asked: list[int] = []
 
     def read(size: int, offset: int) -> bytes:
@@ -158,22 +155,22 @@ def test_all_that_is_whole_is_found_and_the_gaps_between_are_told(pieces, window
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "WINDOW", window)
-        found = list(records.scan(read, records.ScanRange(start, len(data), SALT, 5, last_id)))
-    assert [one for one in found if isinstance(one, Gap)] == gaps
+        span: Any = {"start": start, "end": len(data), "next_id": 5}
+        found = list(records.scan(read, file="f", salt=SALT, **span))
+    assert [one for one in found if isinstance(one, Damage)] == gaps
     assert len(asked) < 600, "each byte is read a few times at most"
     at = start
     for one in found:
-        assert one.start == at
-        at = one.end
-        if isinstance(one, Gap):
-            assert one.damage("f") == Damage("f", "spoilt", one.start, at - one.start, one.lost)
+        if isinstance(one, Damage):
+            at = one.offset + one.size
             continue
-        assert at - one.start == sum(HEAD_BYTES + len(raw[3]) for raw in one.records)
+        at += sum(HEAD_BYTES + len(raw[3]) for raw in one.records)
+        assert one.end == at
         assert (one.first_id, one.last_id) == (one.records[0][0], one.records[-1][0])
         assert [(raw[0], raw[3]) for raw in one.records] == whole[: len(one.records)]
         del whole[: len(one.records)]
     assert not whole
-    assert at == len(data)
+    assert at == sound_to
 
 
 def test_what_the_disk_cannot_return_is_zeros_and_any_other_error_is_raised():
@@ -187,11 +184,11 @@ def test_what_the_disk_cannot_return_is_zeros_and_any_other_error_is_raised():
 
 def test_heads_are_found_by_mark_and_id():
     data, step = written(b"a", b"b", b"c"), HEAD_BYTES + 1
-    assert likely_heads(data, low_id=6, high_id=7) == [step, 2 * step]
-    assert likely_heads(data[1:], low_id=0, high_id=99) == [step - 1, 2 * step - 1]
-    assert likely_heads(data, low_id=6, high_id=6) == [step]
+    assert likely_heads(data, range(6, 8)) == [step, 2 * step]
+    assert likely_heads(data[1:], range(100)) == [step - 1, 2 * step - 1]
+    assert likely_heads(data, range(6, 7)) == [step]
     mark = records._MARK_BYTES
-    assert likely_heads(mark + data, low_id=5, high_id=5) == [len(mark)]
+    assert likely_heads(mark + data, range(5, 6)) == [len(mark)]
 
 
 @pytest.mark.parametrize(
