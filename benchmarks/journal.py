@@ -294,9 +294,9 @@ from leaderq.producing.journal import Journal
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 journal = Journal(sys.argv[1])
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-report = journal.report
+found = [journal.report.took_s, journal.depth, journal.bytes_used, (after - before) / 1024]
 journal.close()
-print(json.dumps([report.took_s, report.records, report.bytes_used, (after - before) / 1024]))
+print(json.dumps(found))
 """
     out = subprocess.run(
         [sys.executable, "-c", code, folder], check=True, capture_output=True, text=True

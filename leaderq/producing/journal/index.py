@@ -1,5 +1,9 @@
-"""The segments of an open journal: what is in them, and which records are done with. Saves the
-latter, and deletes segments that are done with.
+"""The segments of an open journal: what is in them, and which records are done with. Reads records
+while others are written; saves which are done with, and deletes segments that are.
+
+Records that cannot be read are reported and skipped. The last run of records that was parsed is
+kept (half a mebibyte, or one record if that is larger), so that reading in small steps parses
+nothing twice.
 
 Order: first a damaged segment is renamed; then the cursor is saved without this segment and without
 the segments to delete; then these are deleted. So after a crash no acknowledged record comes back,
@@ -15,14 +19,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from leaderq.errors import JournalClosed
 from leaderq.producing.journal.cursor import NAMES, body_of, boot_id, encode
 from leaderq.producing.journal.disk import NO_SPACE, Disk, write_all
-from leaderq.producing.journal.policy import JournalCounters
-from leaderq.producing.journal.segments import BAD, Segment
+from leaderq.producing.journal.policy import Damage, JournalCounters
+from leaderq.producing.journal.records import HEAD_BYTES, Raw, Run
+from leaderq.producing.journal.segments import BAD, HEADER_BYTES, Segment
 from leaderq.threads import primitives
 
 log = logging.getLogger("leaderq.producing.journal")
 _ALLOTTED: Final = 64 * 1024
+_NOTHING: Final = Run(0, 0, -1, [])
 
 
 class SegmentIndex:
@@ -37,19 +44,23 @@ class SegmentIndex:
         next_id: int,
         stamp: int,
         sequence: int,
+        damages: list[Damage],
     ) -> None:
         self.disk, self.directory, self.stamp = disk, directory, stamp
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self.gate = primitives.RLock()
         """Guards the segments, and the records that wait for the disk."""
-        self.counters = JournalCounters()
-        self.segments = segments
+        self.segments, self.damages = segments, damages
+        self.counters = JournalCounters(corrupt=sum(damage.lost for damage in damages))
         self.floor = next_id
         """No record with a lower id will be written: it was given before, or is not needed."""
         self.reserved = 0
         """The last id that may have been assigned, according to the cursor."""
         self._saving, self._boot_id = primitives.Lock(), boot_id()
         self._sequence, self._saved = sequence, b""
+        self._reading = primitives.Lock()
+        self._last: tuple[Segment, Run] | None = None  # what was parsed last
+        self._is_closed = False
         for name in NAMES:
             disk.close(self._slot(name))
         # Also renames and deletions of the recovery, before anything is deleted that relies on
@@ -114,6 +125,101 @@ class SegmentIndex:
             kept = [segment for segment in self.segments if segment is not old]
             self.floor = max(self.floor, self.next_id)
             self.segments = kept if new is None else [*kept, new]
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read(self, after_id: int, *, max_items: int, max_bytes: int) -> list[Raw]:
+        """Return records after ``after_id`` that are not done with: as many as the limits allow,
+        and at least one if there is any.
+        """
+        found: list[Raw] = []
+        position, size = after_id + 1, 0
+        with self._reading:
+            if self._is_closed:
+                raise JournalClosed("the journal was closed by another thread meanwhile")
+            while len(found) < max_items:
+                with self.gate:
+                    segment = self.from_id(position)
+                    if segment is None:
+                        return found
+                    last_id, end = segment.last_id, segment.size
+                try:
+                    run = self._run_to(segment, position, last_id, end)
+                except FileNotFoundError:
+                    self._gone(segment)
+                    continue
+                begin = max(0, position - run.first_id)
+                some = run.records[begin : begin + max_items - len(found)]
+                position = some[-1][0] + 1 if some else last_id + 1
+                for raw in self._open_ones(segment, some):
+                    size += len(raw[3]) + HEAD_BYTES
+                    if found and size > max_bytes:
+                        return found
+                    found.append(raw)
+        return found
+
+    def _gone(self, segment: Segment) -> None:
+        """Report a segment whose file is gone, unless another thread has deleted it because all its
+        records were acknowledged.
+        """
+        with self.gate:
+            if segment not in self.segments:
+                return
+            lost = (segment.first_id, segment.last_id)
+        self._lose(segment, Damage(segment.path.name, "the file is gone", 0, segment.size, lost))
+
+    def _open_ones(self, segment: Segment, records: list[Raw]) -> list[Raw]:
+        with self.gate:
+            marks, first_id = segment.marks, segment.first_id
+            if marks.front == marks.count and records and records[0][0] - first_id >= marks.front:
+                return records
+            return [raw for raw in records if raw[0] - first_id not in marks]
+
+    def _run_to(self, segment: Segment, position: int, last_id: int, size: int) -> Run:
+        """Return the run with the id ``position`` or, if that cannot be read, with the next that
+        can; one without records if there is none.
+        """
+        before, run = self._last or (None, _NOTHING)
+        position = max(position, segment.first_id)
+        if before is not segment or position < run.first_id:
+            run = Run(HEADER_BYTES, segment.first_id, segment.first_id - 1, [])
+        if position <= run.last_id:
+            return run
+        after = (run.last_id + 1 - segment.first_id, run.end)
+        for found in segment.scan(self.disk, size, after=after):
+            if isinstance(found, Damage):
+                self._lose(segment, found)
+                continue
+            self._last, run = (segment, found), found
+            if position <= run.last_id:
+                return run
+        if run.last_id < last_id:
+            reason, lost = "its end is missing or spoilt", (run.last_id + 1, last_id)
+            name = segment.path.name
+            self._lose(segment, Damage(name, reason, run.end, size - run.end, lost))
+        return _NOTHING
+
+    def _lose(self, segment: Segment, damage: Damage) -> None:
+        """Note damage: these records are lost, or something else is damaged."""
+        with self.gate:
+            segment.damaged = True
+            newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
+            if not newly:
+                return  # they were acknowledged, or this is known
+            self.counters.corrupt += newly
+            self.damages.append(damage)
+        log.error(
+            "journal records lost count=%d file=%s ids=%s reason=%s",
+            newly,
+            segment.path,
+            damage.lost_ids,
+            damage.reason,
+        )
+
+    def close(self) -> None:
+        """Read nothing more."""
+        with self._reading:
+            self._is_closed, self._last = True, None
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -18,14 +18,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from leaderq.base import clock as clocks
+from leaderq.base import clock
 from leaderq.base.arguments import (
-    Problem,
     at_least,
     between,
-    is_number,
-    is_time,
-    plain_function,
     require,
     timeout,
     wanted,
@@ -43,14 +39,13 @@ from leaderq.errors import (
     with_cause,
 )
 from leaderq.producing.journal.disk import NO_SPACE, DirectoryLock, Disk, make_directories
-from leaderq.producing.journal.line import GROUP_BYTES, Committer, OnDurable
+from leaderq.producing.journal.line import Committer, OnDurable
 from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     Damage,
-    Interval,
     Policy,
+    ttl_problem,
 )
-from leaderq.producing.journal.reader import SegmentReader
 from leaderq.producing.journal.records import (
     EXPIRES,
     Entry,
@@ -63,7 +58,6 @@ from leaderq.producing.journal.records import (
 )
 from leaderq.producing.journal.recovery import Recovery
 from leaderq.producing.journal.segments import HEADER_BYTES, Segment, codec_tag
-from leaderq.producing.journal.store import RecordStore
 from leaderq.threads import TaskWaker, Waker, primitives
 
 log = logging.getLogger(__name__)
@@ -83,7 +77,7 @@ class Journal:
 
     ``sync``: when records are forced to the disk, see ``policy``. ``max_bytes``: how many bytes all
     segment files may take together, without files set aside; ``reserve_bytes``: how many bytes must
-    stay free on the file system. ``clock`` returns seconds since the epoch.
+    stay free on the file system.
 
     *Guarantees:* a record for which :meth:`append` has returned is read after any crash that the
     policy covers, after all records appended before it. Ids rise, and none is given twice, not even
@@ -109,7 +103,6 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         max_bytes: int | None = None,
         reserve_bytes: int = 0,
-        clock: Callable[[], float] | None = None,
         disk: Disk | None = None,
     ) -> None:
         given: Any = directory
@@ -118,7 +111,6 @@ class Journal:
         require(
             wanted("directory", directory, is_path, "the path of a directory"),
             wanted("sync", sync, isinstance(sync, Policy), "a policy, such as EVERY_ITEM"),
-            plain_function("clock", clock, or_none=True),
             at_least("max_bytes", max_bytes, 4 * _LEAST_BYTES, "bytes", or_none=""),
             between("segment_bytes", segment_bytes, _LEAST_BYTES, 1 << 30),
             at_least("reserve_bytes", reserve_bytes, 0),
@@ -130,7 +122,6 @@ class Journal:
         self._segment_bytes = segment_bytes
         self._max_bytes = None if max_bytes is None else max_bytes - allot_bytes
         self._reserve_bytes = reserve_bytes
-        self._clock = clocks.calendar_s if clock is None else clock
         self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
         # Reentrant only so that a call which interrupts its own thread can be refused, and one of
@@ -153,20 +144,11 @@ class Journal:
     def _set_up(self, found: Recovery, allot_bytes: int) -> None:
         self._index, self.report = found.index, found.report
         self._gate, self.counters = found.index.gate, found.index.counters
-        self._damages = list(self.report.damages)
-        self.counters.corrupt = sum(damage.lost for damage in self._damages)
-        self._reader = SegmentReader(self._index, self._lose)
-        self._store = RecordStore(
+        self._committer = Committer(
             self._index,
             self.sync,
             segment_bytes=self._segment_bytes,
             allot_bytes=allot_bytes,
-            clock=self._clock,
-        )
-        self._committer = Committer(
-            self._store,
-            group_bytes=min(GROUP_BYTES, self._segment_bytes),
-            sync_every_s=self.sync.seconds if isinstance(self.sync, Interval) else math.inf,
             chores=self._tidy,
             on_room=lambda: self.when_room(),
         )
@@ -185,15 +167,15 @@ class Journal:
         replaced if it is larger than half of the size for segments, or there is too little room for
         another.
         """
-        segment = self._store.segment
+        segment = self._committer.segment
         if segment is not None and segment.records and not segment.open_records:
             left = min(self._room()[0], self._disk.free_bytes(self.directory))
             is_half = segment.size > self._segment_bytes // 2
             if is_half or self.trouble is not None or left < self._segment_bytes:
-                self._store.close()  # an open file would keep its room
+                self._committer.close()  # an open file would keep its room
         self._index.tidy()
-        if self._store.segment is None and self.trouble is None:
-            self._store.roll()
+        if self._committer.segment is None and self.trouble is None:
+            self._committer.roll()
 
     def append(
         self, payload: Bytes, *, ttl_s: float | None = None, timeout_s: float | None = WAIT_S
@@ -224,7 +206,7 @@ class Journal:
         """
         self._refuse_if_closed()
         self._refuse_if_claimed()
-        require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
+        require(timeout("timeout_s", timeout_s), ttl_problem(ttl_s))
         entries = self._entries(payloads, ttl_s)
         if not entries:
             return range(0)
@@ -260,7 +242,7 @@ class Journal:
         :raises JournalSlow: there was no room in time; nothing was stored.
         :raises JournalRecordTooLarge, JournalClosed: nothing was stored.
         """
-        require(timeout("timeout_s", timeout_s), _ttl_problem(ttl_s))
+        require(timeout("timeout_s", timeout_s), ttl_problem(ttl_s))
         self._refuse_if_closed()
         self._refuse_if_claimed()
         return self.accept(payload, on_durable, ttl_s=ttl_s, timeout_s=timeout_s)
@@ -285,7 +267,7 @@ class Journal:
         plain = [one if type(one) is bytes else bytes(memoryview(one)) for one in payloads]
         if ttl_s is None:
             return plain
-        expires_us = microseconds(self._clock() + ttl_s)
+        expires_us = microseconds(clock.calendar_s() + ttl_s)
         return [expiring(one, expires_us) for one in plain]
 
     def _join(self, entries: list[Entry], timeout_s: float | None) -> tuple[int, float | None]:
@@ -320,25 +302,21 @@ class Journal:
 
     def _room(self) -> tuple[float, str]:
         """Return how many more bytes the cap and the reserve leave, and why no more."""
-        if self._max_bytes is None and not self._reserve_bytes:
-            return math.inf, ""
-        waiting, rooms = self._committer.waiting_bytes + HEADER_BYTES, list[tuple[float, str]]()
+        waiting, room, why = self._committer.waiting_bytes + HEADER_BYTES, math.inf, ""
         if self._max_bytes is not None:
             taken = self._index.bytes_used + waiting
+            room = self._max_bytes - taken
             why = (
                 f"journal {str(self.directory)!r} takes {taken} bytes of the {self._max_bytes} it "
                 "may; acknowledge what is done with, or raise max_bytes"
             )
-            rooms.append((self._max_bytes - taken, why))
         if self._reserve_bytes:
             with self._translated("looked at"):
                 free = self._disk.free_bytes(self.directory)
-            why = (
-                f"{free} bytes are free on the disk, of which {self._reserve_bytes} are not for "
-                "the journal"
-            )
-            rooms.append((free - waiting - self._reserve_bytes, why))
-        return min(rooms)
+            if (left := free - waiting - self._reserve_bytes) < room:
+                kept = f"of which {self._reserve_bytes} are not for the journal"
+                room, why = left, f"{free} bytes are free on the disk, {kept}"
+        return room, why
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
         """Wait until all accepted records and all acknowledgements are on the disk, whatever the
@@ -387,7 +365,7 @@ class Journal:
         self._refuse_if_closed()
         stored = self.stored_id
         with self._translated("read"):
-            raws = self._reader.read(after_id, max_items=max_items, max_bytes=max_bytes)
+            raws = self._index.read(after_id, max_items=max_items, max_bytes=max_bytes)
         if raws or self.trouble is None:
             return [record_of(raw) for raw in raws]
         return self.unwritten(after_id, stored, max_items=max_items, max_bytes=max_bytes)
@@ -399,7 +377,7 @@ class Journal:
         records than those up to ``stored_id`` are stored by now.
         """
         found: list[JournalRecord] = []
-        now_us, size = microseconds(self._clock()), 0
+        now_us, size = microseconds(clock.calendar_s()), 0
         with self._gate:
             if self.stored_id != stored_id:
                 return found
@@ -441,7 +419,7 @@ class Journal:
         """Write this codec's name into segments begun from now on; return whether unread segments
         name another codec.
         """
-        self._store.codec = tag = codec_tag(name)
+        self._committer.codec = tag = codec_tag(name)
         with self._gate:
             return any(
                 one.open_records and one.codec not in (0, tag) for one in self._index.segments
@@ -490,26 +468,6 @@ class Journal:
         done.update(record_ids)
         return len(done) - before
 
-    def _lose(self, segment: Segment, damage: Damage) -> None:
-        """Note damage that the reader found: these records are lost, or something else is
-        damaged.
-        """
-        with self._gate:
-            segment.damaged = True
-            newly = segment.mark(*damage.lost_ids) if damage.lost_ids else 0
-            if not newly:
-                return  # they were acknowledged, or this is known
-            self.counters.corrupt += newly
-            self._damages.append(damage)
-            self._look_at([segment])
-        log.error(
-            "journal records lost count=%d file=%s ids=%s reason=%s",
-            newly,
-            segment.path,
-            damage.lost_ids,
-            damage.reason,
-        )
-
     def _look_at(self, segments: Iterable[Segment]) -> None:
         """Have those of these segments deleted whose records are all marked. The segment in use
         waits for the next chores, unless the disk takes nothing. Called under the gate.
@@ -549,7 +507,7 @@ class Journal:
     @property
     def damages(self) -> Sequence[Damage]:
         """All damages found so far, at opening and since."""
-        return tuple(self._damages)
+        return tuple(self._index.damages)
 
     def is_entered(self) -> bool:
         """Return whether this call interrupts its own thread inside the journal."""
@@ -592,14 +550,14 @@ class Journal:
             try:
                 with self._translated("saved"):
                     try:
-                        self._store.flush()
+                        self._committer.flush()
                     except JournalFailed as exc:
                         error = error or exc
                     self._index.tidy()
                     self._index.save(clean=error is None)
             finally:
-                self._store.close()
-                self._reader.close()
+                self._committer.close()
+                self._index.close()
                 self._lock.release()
             if left:
                 log.error("journal closed, records not written count=%d error=%s", left, error)
@@ -674,8 +632,3 @@ class Journal:
             raise JournalFailed(
                 f"journal {str(self.directory)!r} could not be {done}: {exc}"
             ) from exc
-
-
-def _ttl_problem(ttl_s: object) -> Problem:
-    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
-    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")

@@ -15,6 +15,7 @@ the segment, says which records are stored, so a write that was under way is don
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from typing import Final
 from leaderq.base import clock as clocks
 from leaderq.base.arguments import require_finished
 from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
+from leaderq.producing.journal.index import SegmentIndex
+from leaderq.producing.journal.policy import Interval, Policy
 from leaderq.producing.journal.records import Entry, size_of
 from leaderq.producing.journal.segments import HEADER_BYTES
 from leaderq.producing.journal.store import RecordStore
@@ -86,10 +89,10 @@ class LineWaiter:
             raise self.error
 
 
-class Committer:
+class Committer(RecordStore):
     """The line, and the thread that writes its head. See the module. Between two batches the thread
-    does ``chores`` every half second and when kicked, and forces out what is stored every
-    ``sync_every_s`` seconds. It calls ``on_room`` when the disk takes records again, or chores have
+    does ``chores`` every half second and when kicked, and forces out what is stored as the policy
+    says. It calls ``on_room`` when the disk takes records again, or chores have
     deleted segments.
 
     Called under the gate, except :meth:`end`.
@@ -97,15 +100,16 @@ class Committer:
 
     def __init__(
         self,
-        store: RecordStore,
+        index: SegmentIndex,
+        policy: Policy,
         *,
-        group_bytes: int,
-        sync_every_s: float,
+        segment_bytes: int,
+        allot_bytes: int,
         chores: Action,
         on_room: Action,
     ) -> None:
-        self._store, self._index, self._gate = store, store.index, store.index.gate
-        self.room = primitives.Condition(self._gate)
+        super().__init__(index, policy, segment_bytes=segment_bytes, allot_bytes=allot_bytes)
+        self.room = primitives.Condition(index.gate)
         """Notified when fewer bytes wait, see :attr:`is_crowded`, or the disk takes nothing."""
         self.waiting_bytes = 0
         self.trouble: LeaderqError | None = None
@@ -113,14 +117,14 @@ class Committer:
         self.done: set[int] = set()
         """Records that were acknowledged before they were written."""
         self.batches: deque[CommitBatch] = deque()
-        self._group_bytes = group_bytes
+        self._group_bytes = min(GROUP_BYTES, segment_bytes)
         self.callbacks: deque[tuple[int, OnDurable]] = deque()
         """Whom to call for which stored record, in the order of the ids."""
         self._waiters: list[LineWaiter] = []
         self._most = _WHOLE
         self._chores, self._on_room = chores, on_room
-        self._sync_every_s = sync_every_s
-        self._sync_at = clocks.awake_s() + sync_every_s
+        self._sync_every_s = policy.seconds if isinstance(policy, Interval) else math.inf
+        self._sync_at = clocks.awake_s() + self._sync_every_s
         self._chores_at = clocks.awake_s() + CHORES_EVERY_S
         self._again_at = self._quiet_until_s = 0.0
         self._is_said = False
@@ -136,7 +140,7 @@ class Committer:
         try:
             return self.batches[-1].end_id
         except IndexError:
-            return self._index.next_id
+            return self.index.next_id
 
     def join(self, entries: list[Entry], size: int) -> int:
         """Add records at the end of the line, to be written together; return the first id. A single
@@ -144,7 +148,7 @@ class Committer:
         """
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.is_taken or batch.size + size > self._group_bytes:
-            first_id = self._index.next_id if batch is None else batch.end_id
+            first_id = self.index.next_id if batch is None else batch.end_id
             size += HEADER_BYTES
             self.waiting_bytes += size  # too high after an interrupt, until the line is empty
             self.batches.append(CommitBatch(first_id, entries, size))
@@ -160,7 +164,7 @@ class Committer:
         self, end_id: int, wake: Callable[[], object], *, is_flush: bool = False
     ) -> LineWaiter:
         waiter = LineWaiter(end_id, is_flush, wake)
-        is_stored = end_id <= self._index.next_id
+        is_stored = end_id <= self.index.next_id
         if self._end is not None or (is_stored and not is_flush):
             waiter.tell(None if is_stored else self._end)
             return waiter
@@ -182,11 +186,11 @@ class Committer:
     def end(self, error: LeaderqError) -> int:
         """Tell everybody who waits that the rest is not stored; return how many records that is."""
         self._tell()
-        with self._gate:
+        with self.index.gate:
             self._end = error
             for waiter in self._waiters:
                 waiter.tell(error)
-        left = self.next_id - self._index.next_id - len(self.done)
+        left = self.next_id - self.index.next_id - len(self.done)
         while self.callbacks:
             self._call(error)
         return left
@@ -211,11 +215,11 @@ class Committer:
     def _do_due(self, now: float) -> None:
         if now >= self._sync_at:
             self._sync_at = now + self._sync_every_s
-            self._store.sync()
+            self.sync()
         if now < self._chores_at:
             return
         self._chores_at = now + CHORES_EVERY_S
-        before = self._index.bytes_used
+        before = self.index.bytes_used
         try:
             self._chores()
         except Exception as exc:
@@ -227,23 +231,23 @@ class Committer:
                     exc,
                     exc_info=exc if is_ours else None,
                 )
-        if self._index.bytes_used < before:
+        if self.index.bytes_used < before:
             self._again_at = 0.0
             self._on_room()
 
     def _write_head(self) -> None:
-        with self._gate:
+        with self.index.gate:
             if (head := self._head()) is None:
                 return
             head.is_taken = True
-            skip = max(0, self._index.next_id - head.first_id)
+            skip = max(0, self.index.next_id - head.first_id)
             entries = head.entries
             if skip or len(entries) > self._most:
                 entries = entries[skip : skip + self._most]
         is_whole = entries is head.entries
         size = head.size if is_whole else HEADER_BYTES + size_of(entries)
         try:
-            self._store.write(head.first_id + skip, entries, size)
+            self.write(head.first_id + skip, entries, size)
         except Exception as error:  # noqa: BLE001 - any failure: the head stays, and this goes on
             self._refused(error, len(entries))
         else:
@@ -253,7 +257,7 @@ class Committer:
         """Return the first batch of which something is still to be written. Called under
         the gate.
         """
-        index = self._index
+        index = self.index
         if self.trouble is not None:  # what is done with need not be written
             end = index.next_id
             while end in self.done:
@@ -269,14 +273,14 @@ class Committer:
         return self.batches[0]
 
     def _stored(self) -> None:
-        with self._gate:
+        with self.index.gate:
             self._most = min(self._most * 2, _WHOLE)
             self.trouble, self._again_at = None, 0.0
             self._head()
             self.room.notify_all()
         if self._is_said:
             self._is_said = False
-            log.info("journal takes records again folder=%s", self._index.directory)
+            log.info("journal takes records again folder=%s", self.index.directory)
             self._on_room()
 
     def _refused(self, error: Exception, count: int) -> None:
@@ -288,13 +292,13 @@ class Committer:
             log.error(
                 "journal takes nothing, what it has accepted is kept and tried again folder=%s "
                 "error=%s",
-                self._index.directory,
+                self.index.directory,
                 told(error),
                 exc_info=None if isinstance(error, OSError) else error,
             )
         self._again_at = clocks.awake_s() + AGAIN_S
-        with self._gate:
-            self.trouble = self._store.trouble(error)
+        with self.index.gate:
+            self.trouble = self._trouble_of(error)
             self.room.notify_all()
         self._chores_at = 0.0  # the segment in use may be done with
 
@@ -302,11 +306,11 @@ class Committer:
         """Tell those who wait for stored records. Called without the gate, because callbacks may
         call the journal.
         """
-        stored = self._index.next_id
+        stored = self.index.next_id
         if self.done:
-            with self._gate:
+            with self.index.gate:
                 written = {one for one in self.done if one < stored}
-                self._index.mark(written)
+                self.index.mark(written)
                 self.done -= written
         while self.callbacks and self.callbacks[0][0] < stored:
             self._call(None)
@@ -315,7 +319,7 @@ class Committer:
             if waiter.end_id <= stored:
                 try:
                     if waiter.is_flush:
-                        self._store.flush()
+                        self.flush()
                 except LeaderqError as exc:
                     error = exc
             elif (trouble := self.trouble) is not None:

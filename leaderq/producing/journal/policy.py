@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from leaderq.base.arguments import at_least, is_number, require, wanted
+from leaderq.base.arguments import Problem, at_least, is_number, is_time, require, wanted
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ NO_SYNC: Final = NoSync()
 Policy = Every | Interval | NoSync
 
 
+def ttl_problem(ttl_s: object) -> Problem:
+    """What is wrong with a time to live: of a producer, a request, a record."""
+    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
+    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")
+
+
 @dataclass(frozen=True)
 class Damage:
     """A damaged place in a segment. Everything after it was read nevertheless, and no byte of it
@@ -84,13 +90,8 @@ class Damage:
 class RecoveryReport:
     """What was found and done when a journal was opened."""
 
-    segments: int = 0
-    records: int = 0
-    """Records that are not done with."""
-    bytes_used: int = 0
     was_clean: bool = True
     """Whether it had been closed, rather than its process killed; ``True`` for a new one."""
-    cursor_slots_bad: int = 0
     cursor_lost: bool = False
     """Neither slot could be read: everything still in the segments is given out again."""
     torn_bytes: int = 0

@@ -176,13 +176,10 @@ class Recovery(DirectoryScan):
             next_id=self._first_free_id(),
             stamp=self.files[-1].stamp if self.files else chance.token_bits(32),
             sequence=cursor.sequence,
+            damages=self._damages,
         )
         self.report = RecoveryReport(
-            segments=len(self._segments),
-            records=self.index.depth,
-            bytes_used=self.index.bytes_used,
             was_clean=self.is_new or cursor.clean,
-            cursor_slots_bad=0 if self.is_new else self.bad_slots,
             cursor_lost=self.is_cursor_lost,
             torn_bytes=self._torn_bytes,
             damages=tuple(self._damages),

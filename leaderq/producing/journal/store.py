@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from leaderq.base import clock
 from leaderq.errors import JournalFailed, JournalFull, LeaderqError, told, with_cause
 from leaderq.producing.journal.disk import NO_SPACE, force, write_all
 from leaderq.producing.journal.index import SegmentIndex
@@ -34,9 +34,7 @@ log = logging.getLogger("leaderq.producing.journal")
 
 
 class RecordStore:
-    """Stores records in segments, for the writer's thread. If a method raises, it has stored
-    nothing.
-    """
+    """See the module. If a method raises, it has stored nothing."""
 
     def __init__(
         self,
@@ -45,12 +43,11 @@ class RecordStore:
         *,
         segment_bytes: int,
         allot_bytes: int,
-        clock: Callable[[], float],
     ) -> None:
         self.index, self._disk, self._counters = index, index.disk, index.counters
         self._is_lazy = isinstance(policy, NoSync)
         self._sync_after = policy.items if isinstance(policy, Every) else math.inf
-        self._segment_bytes, self._allot_bytes, self._clock = segment_bytes, allot_bytes, clock
+        self._segment_bytes, self._allot_bytes = segment_bytes, allot_bytes
         self.codec = 0
         """The tag of the codec of whatever is written from now on."""
         self.segment: Segment | None = None
@@ -62,7 +59,7 @@ class RecordStore:
         self._unforced: list[Path] = []  # former segments that nobody has synced
         self._failure: OSError | None = None
 
-    def trouble(self, error: Exception) -> LeaderqError:
+    def _trouble_of(self, error: Exception) -> LeaderqError:
         """Return the error for all later callers, while the disk takes nothing because of
         ``error``.
         """
@@ -81,7 +78,7 @@ class RecordStore:
         if segment is None or not self._may_take(segment, first_id, size):
             segment = self.roll()
         self._promise_ids(count)
-        now_us = microseconds(self._clock())
+        now_us = microseconds(clock.calendar_s())
         data = encode(entries, first_id=first_id, appended_us=now_us, salt=segment.salt)
         records, begin = segment.extent
         end = begin + len(data)
@@ -216,7 +213,7 @@ class RecordStore:
         first_id, last, previous = index.next_id, index.segments[-1:], (0, 0, 0)
         if last:
             previous = last[0].first_id, *last[0].extent
-        created_us = microseconds(self._clock())
+        created_us = microseconds(clock.calendar_s())
         header = SegmentHeader(first_id, *previous, created_us, codec=self.codec)
         path = index.directory / segment_name(first_id, index.stamp)
         segment = Segment(path, first_id, index.stamp, header, HEADER_BYTES)

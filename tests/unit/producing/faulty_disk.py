@@ -169,9 +169,9 @@ def reopened(place: Path) -> list[bytes]:
 def crash(journal: Any) -> None:
     """What a killed process leaves: nothing saved, nothing closed properly; the lock is free."""
     journal._index.tidy = lambda: None
-    journal._store.sync = lambda: None
+    journal._committer.sync = lambda: None
     journal._closed = True
     assert journal._committer.service.stop(10)
-    journal._reader.close()
-    journal._store.close()
+    journal._index.close()
+    journal._committer.close()
     journal._lock.release()

@@ -14,6 +14,7 @@ from faulty_disk import payloads, reopened, segments
 from forks import in_child
 
 from leaderq import errors
+from leaderq.base import clock
 from leaderq.errors import ConfigurationError, JournalClosed, JournalFull, JournalLocked
 from leaderq.producing.journal import NO_SYNC, Every, Interval, Journal
 from leaderq.producing.journal.line import Committer
@@ -42,7 +43,7 @@ class EmptiedMeanwhile(deque[Any]):
 def test_the_next_id_can_be_asked_for_while_the_last_record_leaves_the_line(place):
     with Journal(place) as journal:
         journal.append(b"x")
-        line = SimpleNamespace(batches=EmptiedMeanwhile(), _index=journal._committer._index)
+        line = SimpleNamespace(batches=EmptiedMeanwhile(), index=journal._index)
         assert Committer.next_id.fget(line) == journal.next_id == 2  # type: ignore[attr-defined]
 
 
@@ -94,7 +95,7 @@ def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
 def test_what_cannot_be_kept_is_refused_all_at_once(place):
     for limits in (
         {"segment_bytes": 4095, "max_bytes": 16383, "reserve_bytes": -1},
-        {"segment_bytes": (1 << 30) + 1, "sync": Every, "clock": "now"},
+        {"segment_bytes": (1 << 30) + 1, "sync": Every},
         {"sync": None},
     ):
         with pytest.raises(ConfigurationError) as refused:
@@ -151,18 +152,20 @@ def test_a_time_to_live_that_is_none_is_refused(place, ttl_s):
                 use(b"x", ttl_s=ttl_s)
 
 
-def test_no_instant_keeps_the_head_of_the_line_from_the_disk(place):
+def test_no_instant_keeps_the_head_of_the_line_from_the_disk(place, monkeypatch):
     """Whatever the clock says, and however long ago a producer's request has expired."""
-    with Journal(place, clock=lambda: -5.0) as journal:
+    monkeypatch.setattr(clock, "calendar_s", lambda: -5.0)
+    with Journal(place) as journal:
         for ttl_s in (None, -1e12, 1e15):
             journal.accept(b"x", None, ttl_s=ttl_s, timeout_s=0)
         journal.flush()
         assert [one.expires_at for one in journal.read()] == [None, 0, 2**63 / 1e6]
 
 
-def test_a_record_says_when_it_expires_and_its_reader_decides(place):
+def test_a_record_says_when_it_expires_and_its_reader_decides(place, monkeypatch):
     now = [1000.0]
-    with Journal(place, clock=lambda: now[0]) as journal:
+    monkeypatch.setattr(clock, "calendar_s", lambda: now[0])
+    with Journal(place) as journal:
         journal.append(b"short", ttl_s=5)
         journal.append_soon(b"long", ttl_s=600)
         journal.append_many([b"many"] * 2, ttl_s=7)

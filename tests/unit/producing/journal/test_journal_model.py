@@ -58,9 +58,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.journal = Journal(
-            self.place, sync=self.policy, segment_bytes=4096, disk=self.disk, clock=lambda: 1.0
-        )
+        self.journal = Journal(self.place, sync=self.policy, segment_bytes=4096, disk=self.disk)
 
     def payload(self, size: int) -> bytes:
         self.serial += 1

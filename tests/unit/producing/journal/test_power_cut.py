@@ -22,7 +22,7 @@ from scripted_sink import ScriptedSink, is_away, takes
 
 from leaderq.errors import JournalFull
 from leaderq.producing import EVERY_ITEM, NO_SYNC, BufferedProducer, Every, Interval, Journal
-from leaderq.producing.journal import Policy, cursor, recovery
+from leaderq.producing.journal import Policy, index, recovery
 from leaderq.testing import eventually
 
 CUTS = max(240, int(os.environ.get("LEADERQ_TEST_FAULTS", "0") or 0))
@@ -54,7 +54,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     one = Host(tmp_path)
-    for module in (cursor, recovery):
+    for module in (index, recovery):
         monkeypatch.setattr(module, "boot_id", lambda: one.boot_id)
     monkeypatch.setattr("leaderq.producing.journal.line.CHORES_EVERY_S", 0.002)
     yield one
