@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+NEAR: Final = 0.75
+"""The share of the memory from which on it is written down in advance."""
+_LOW: Final = 0.5
+"""The share at which the journal is read again."""
+
 
 class LossReason(str, Enum):
     """Why an accepted request was lost."""
@@ -163,33 +168,7 @@ class BufferState(Enum):
     DRAINING = "draining"
     BLOCKED = "blocked"
 
-
-NEAR: Final = 0.75
-"""The share of the memory from which on it is written down in advance."""
-_LOW: Final = 0.5
-
-
-@dataclass(frozen=True)
-class Watermarks:
-    """Bounds of the memory: items and bytes. When it is full (the high mark) spilling begins, and
-    at half of that (the low mark) the journal is read again.
-    """
-
-    max_items: int
-    max_bytes: int
-
-    def share(self, items: int, size: int) -> float:
-        """Which share of the memory these take."""
-        return max(items / self.max_items, size / self.max_bytes)
-
-    def fits(self, items: int, size: int, more: int) -> bool:
-        """Whether one more request of ``more`` bytes stays within the bounds; a lone one always
-        does."""
-        return items == 0 or (items < self.max_items and size + more <= self.max_bytes)
-
-    def next_level(
-        self, level: BufferState, share: float, *, has_journal: bool, is_read_up: bool
-    ) -> BufferState:
+    def after(self, share: float, *, has_journal: bool, is_read_up: bool) -> BufferState:
         """The state that this share of the memory leads to; ``is_read_up``: nothing is in the
         journal only. Whether the journal takes anything is for the buffer to know.
         """
@@ -197,9 +176,9 @@ class Watermarks:
             return BufferState.BLOCKED if share >= 1 else BufferState.DIRECT
         if share >= 1:
             return BufferState.SPILLING
-        is_draining = level is BufferState.DRAINING or (
-            share <= _LOW if level is BufferState.SPILLING else not is_read_up
+        is_draining = self is BufferState.DRAINING or (
+            share <= _LOW if self is BufferState.SPILLING else not is_read_up
         )
         if not is_draining:
-            return level
+            return self
         return BufferState.DIRECT if is_read_up else BufferState.DRAINING

@@ -99,12 +99,11 @@ class RequestBuffer(RequestSequence):
 
     def __init__(self, options: ProducerOptions, spill: Spill | None) -> None:
         super().__init__(options, spill)
-        self._marks = marks = options.marks
         self._near = math.inf if spill is None else NEAR
-        self._near_items = self._near * marks.max_items
-        self._near_bytes = self._near * marks.max_bytes
+        self._near_items = self._near * options.max_items
+        self._near_bytes = self._near * options.max_bytes
         is_quick = spill is None or not spill.is_write_ahead
-        self._quick_items = marks.max_items if is_quick else 0
+        self._quick_items = options.max_items if is_quick else 0
         # Reentrant only so that a call which interrupts its own thread can be refused.
         self._lock = primitives.RLock()
         self._is_dirty = False
@@ -212,7 +211,7 @@ class RequestBuffer(RequestSequence):
     @_locked
     def _order(self) -> tuple[ReadOrder | None, float | None]:
         """Return the range to read or, without one, how many seconds to wait for one."""
-        spill, marks = self.spill, self._marks
+        spill, options = self.spill, self._options
         if spill is None:
             return None, None
         if self._is_refused and spill.has_room(0):
@@ -222,7 +221,7 @@ class RequestBuffer(RequestSequence):
         last_id = journal.stored_id if journal.trouble is None else self.last_id
         if not self._may_read or last_id <= self._read_to:
             return None, None if self.is_read_up and not self._is_refused else _READ_LOOK_S
-        items, size = marks.max_items - self.items, marks.max_bytes - self.bytes
+        items, size = options.max_items - self.items, options.max_bytes - self.bytes
         return (self._read_to, last_id, min(items, _READ_ITEMS), size), None
 
     @_locked
@@ -324,7 +323,7 @@ class RequestBuffer(RequestSequence):
             if (
                 self._is_dirty
                 or items >= self._quick_items
-                or total >= self._marks.max_bytes
+                or total >= self._options.max_bytes
                 or self._level is not _DIRECT
                 or self.awaiting_room
                 or self.is_closing
@@ -380,8 +379,8 @@ class RequestBuffer(RequestSequence):
         spill, items, size = self.spill, self.items, self.bytes
         if self.is_closing:
             raise ProducerClosed("this producer is closed, and takes nothing more")
-        fits = self._marks.fits(items, size, one.size)
-        share = self._marks.share(items + 1, size + one.size)
+        share = self._options.share(items + 1, size + one.size)
+        fits = share <= 1 or not items  # a lone one always fits
         if spill is None:
             if not fits:
                 return False
@@ -495,11 +494,9 @@ class RequestBuffer(RequestSequence):
         """Change the state to what memory and journal require, and wake everybody who may wait for
         the change.
         """
-        share = self._marks.share(self.items, self.bytes)
+        share = self._options.share(self.items, self.bytes)
         self._become(
-            self._marks.next_level(
-                self._level, share, has_journal=self.spill is not None, is_read_up=self.is_read_up
-            )
+            self._level.after(share, has_journal=self.spill is not None, is_read_up=self.is_read_up)
         )
         self._wake_reader()
         self.wake_first()
@@ -533,7 +530,7 @@ class RequestBuffer(RequestSequence):
         return (
             (self._level is _DRAINING or self._is_refused)
             and not self.is_read_up
-            and self._marks.share(self.items, self.bytes) < 1
+            and self._options.share(self.items, self.bytes) < 1
         )
 
     def _wake_reader(self) -> None:

@@ -83,24 +83,16 @@ class LossLog:
 def resolve(
     waiter: primitives.Future[Any] | None, value: Any = None, error: BaseException | None = None
 ) -> None:
-    """Set a future's result or error, unless the future was cancelled. It is set even if this call
-    is interrupted, or a callback added to the future raises.
+    """Set a future's result or error, unless it is done or cancelled. If this call is interrupted,
+    it may be made again.
     """
     if waiter is None or waiter.done():
         return
     try:
         if waiter.running() or waiter.set_running_or_notify_cancel():
-            _set(waiter, value, error)
-    except BaseException as exc:  # of a callback added to it; a future lets a SystemExit pass, say
-        if not waiter.done():
-            _set(waiter, value, error)
-        if isinstance(exc, KeyboardInterrupt):  # of a caller in the main thread
-            raise
+            if error is None:
+                waiter.set_result(value)
+            else:
+                waiter.set_exception(error)
+    except (Exception, SystemExit):  # a future lets a SystemExit of a callback added to it pass
         log.exception("the callback of a request's future failed")
-
-
-def _set(waiter: primitives.Future[Any], value: Any, error: BaseException | None) -> None:
-    if error is None:
-        waiter.set_result(value)
-    else:
-        waiter.set_exception(error)

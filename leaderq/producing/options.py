@@ -9,19 +9,17 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from leaderq.base.arguments import (
-    Problem,
     at_least,
     instance,
-    is_number,
     is_text,
-    is_time,
     plain_function,
     require,
     timeout,
     unless,
     wanted,
 )
-from leaderq.producing.account import Lost, Watermarks
+from leaderq.producing.account import Lost
+from leaderq.producing.journal.policy import ttl_problem
 from leaderq.threads import Retry
 
 KeyOf = Callable[[Any], Hashable]
@@ -73,9 +71,9 @@ class ProducerOptions:
     close_timeout_s: float | None
     name: str
 
-    @property
-    def marks(self) -> Watermarks:
-        return Watermarks(self.max_items, self.max_bytes)
+    def share(self, items: int, size: int) -> float:
+        """Which share of the memory these take; at 1, the high mark, it is full."""
+        return max(items / self.max_items, size / self.max_bytes)
 
     def check(self, *, has_journal: bool) -> None:
         """Return if all of it can be used.
@@ -101,9 +99,3 @@ class ProducerOptions:
             at_least("close_timeout_s", self.close_timeout_s, 0, "seconds", or_none=""),
             *(plain_function(name, given[name], or_none=True) for name in functions),
         )
-
-
-def ttl_problem(ttl_s: object) -> Problem:
-    """What is wrong with a time to live: of the producer, or of one request."""
-    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
-    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")

@@ -58,8 +58,9 @@ from leaderq.producing.account import BufferState, LossReason, Lost, Settlement,
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec, is_sure, serialized
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
+from leaderq.producing.journal.policy import ttl_problem
 from leaderq.producing.listeners import OnDurable
-from leaderq.producing.options import Block, FullPolicy, ProducerOptions, ttl_problem
+from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.request import BufferedRequest, measured, require_hash
 from leaderq.producing.sending import Shutdown, SinkSender, journal_reader
 from leaderq.producing.sinks import Sink, require_sink

@@ -401,11 +401,10 @@ class Shutdown:
         self._timeout_s: float | None = None
         self._service = Service(f"leaderq-{name}-shutdown", lambda _: self._run())
         self._closing = Service(f"leaderq-{name}-sink-closing", lambda _: self._close_sink())
-        self._over, self._sink_closed = primitives.Event(), primitives.Event()
-        self._running = primitives.Lock()
+        self._over, self._running = primitives.Event(), primitives.Lock()
         self._steps: deque[Callable[[], object]] = deque(
             (
-                self._await_settled,
+                lambda: buffer.wait_settled(self._timeout_s),
                 self._stop_services,
                 self._end_sink,
                 self._write_down,
@@ -461,9 +460,6 @@ class Shutdown:
                 self._steps.popleft()
             self._over.set()
 
-    def _await_settled(self) -> None:
-        self._buffer.wait_settled(self._timeout_s)
-
     def _stop_services(self) -> None:
         self._buffer.close_entry(is_end=True)
         deadline = clock.now_s() + _STOP_S
@@ -481,8 +477,7 @@ class Shutdown:
             self._closing.start()
         except RuntimeError:  # see begin
             self._close_sink()
-            return
-        if not self._sink_closed.wait(2 * _STOP_S):
+        if not self._closing.stop(2 * _STOP_S):
             log.warning("closing the sink hangs, left behind producer=%s", self._name)
 
     def _close_sink(self) -> None:
@@ -490,8 +485,6 @@ class Shutdown:
             self._sink.close(_STOP_S)
         except Exception:
             log.exception("closing the sink failed producer=%s", self._name)
-        finally:
-            self._sink_closed.set()
 
     def _write_down(self) -> None:
         give_up_s = clock.now_s() + _WRITE_S

@@ -68,43 +68,21 @@ def checked(outcome: object, count: int) -> BatchOutcome:
     """
     if outcome is ALL_CONFIRMED:  # the usual one costs nothing
         return ALL_CONFIRMED
+    found: Any = outcome
+    position = range(count).index
     try:
-        return _fitting(outcome, count)
+        refused = {position(index(at)): error for at, error in found.refused.items()}
+        again = [at for at in map(position, map(index, found.again)) if at not in refused]
+        errors = [*refused.values(), *(() if found.error is None else (found.error,))]
+        if odd := [error for error in errors if not isinstance(error, BaseException)]:
+            text = f"{odd[0]!r} is a {type(odd[0]).__name__}, not an exception"
+            raise TypeError(text)  # noqa: TRY301
+        return BatchOutcome(refused, again, found.error, found.place_of)
     except Exception as exc:
         raise SinkBroken(
             f"an error in the sink: it answered to a batch of {count} with what cannot be its "
-            f"outcome, and is given all of it again: {exc}"
+            f"BatchOutcome (for all confirmed: ALL_CONFIRMED), and is given all of it again: {exc}"
         ) from exc
-
-
-def _fitting(outcome: Any, count: int) -> BatchOutcome:
-    if not isinstance(outcome, BatchOutcome):
-        raise TypeError(
-            f"it returned a {type(outcome).__name__}, not a BatchOutcome (for all confirmed: "
-            "ALL_CONFIRMED)"
-        )
-    if not isinstance(outcome.refused, Mapping):
-        raise TypeError(
-            f"refused is a {type(outcome.refused).__name__}, not a mapping of positions to errors"
-        )
-    refused = {_position(at, count): error for at, error in outcome.refused.items()}
-    again = [
-        number for number in (_position(at, count) for at in outcome.again) if number not in refused
-    ]
-    for error in (*refused.values(), *(() if outcome.error is None else (outcome.error,))):
-        if not isinstance(error, BaseException):
-            raise TypeError(f"{error!r} is a {type(error).__name__}, not an exception")
-    return outcome._replace(refused=refused, again=again)
-
-
-def _position(at: Any, count: int) -> int:
-    try:
-        number = index(at)
-    except TypeError:
-        raise TypeError(f"{at!r} is not a position") from None
-    if not 0 <= number < count:
-        raise ValueError(f"there is no position {number}")
-    return number
 
 
 class Sink(Protocol):

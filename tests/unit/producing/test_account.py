@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from leaderq.producing.account import NEAR, Balance, BufferState, LossReason, Settlement, Watermarks
+from leaderq.producing.account import NEAR, Balance, BufferState, LossReason, Settlement
+from leaderq.producing.options import ProducerOptions
 
 FAILURES = {LossReason.REFUSED, LossReason.ATTEMPTS}
 CHOSEN = {LossReason.NEWEST, LossReason.OLDEST, LossReason.EXPIRED}
@@ -36,28 +39,26 @@ def test_a_balance_is_exact_if_every_request_is_in_it_once():
         assert not replace(balance, **{field: 0}).is_exact
 
 
-MARKS = Watermarks(200, 2000)
+MARKS: Any = SimpleNamespace(max_items=200, max_bytes=2000)
 
 
 @pytest.mark.parametrize(
-    ("items", "size", "is_near", "is_high", "most"),
+    ("items", "size", "is_near", "is_high", "is_over"),
     [
-        (0, 0, False, False, 5000),  # a lone one always fits
-        (149, 1499, False, False, 501),
-        (150, 0, True, False, 2000),
-        (0, 1500, True, False, 5000),
-        (199, 1999, True, False, 1),
-        (200, 0, True, True, 0),
-        (1, 2000, True, True, 0),
+        (0, 0, False, False, False),
+        (149, 1499, False, False, False),
+        (150, 0, True, False, False),
+        (0, 1500, True, False, False),
+        (199, 1999, True, False, False),
+        (200, 0, True, True, False),
+        (1, 2000, True, True, False),
+        (201, 0, True, True, True),
+        (1, 2001, True, True, True),
     ],
 )
-def test_levels_are_shares_of_items_or_of_bytes_and_what_fits_is_within_both(
-    items, size, is_near, is_high, most
-):
-    share = MARKS.share(items, size)
-    assert (share >= NEAR, share >= 1) == (is_near, is_high)
-    assert not most or MARKS.fits(items, size, most)
-    assert items == 0 or not MARKS.fits(items, size, most + 1)
+def test_levels_are_shares_of_items_or_of_bytes(items, size, is_near, is_high, is_over):
+    share = ProducerOptions.share(MARKS, items, size)
+    assert (share >= NEAR, share >= 1, share > 1) == (is_near, is_high, is_over)
 
 
 D, S, R, B = (BufferState.DIRECT, BufferState.SPILLING, BufferState.DRAINING, BufferState.BLOCKED)
@@ -85,6 +86,6 @@ LOW, BETWEEN, HIGH = 0.5, 0.51, 1.0
 def test_levels_lead_to_a_state_which_does_not_flutter_between_the_marks(
     state, level, is_read_up, after
 ):
-    assert MARKS.next_level(state, level, has_journal=True, is_read_up=is_read_up) is after
-    without = MARKS.next_level(state, level, has_journal=False, is_read_up=True)
+    assert state.after(level, has_journal=True, is_read_up=is_read_up) is after
+    without = state.after(level, has_journal=False, is_read_up=True)
     assert without is (B if level is HIGH else D)

@@ -148,12 +148,12 @@ def raised(error: BaseException) -> Any:
 
 FAULTS: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "NoneType"),
-    "refused beyond": (lambda: BatchOutcome({3: ERROR}), "position 3"),
-    "refused before": (lambda: BatchOutcome({-1: ERROR}), "position -1"),
-    "refused at no number": (lambda: BatchOutcome({0.0: ERROR}), "0.0"),
+    "refused beyond": (lambda: BatchOutcome({3: ERROR}), "3 is not in range"),
+    "refused before": (lambda: BatchOutcome({-1: ERROR}), "-1 is not in range"),
+    "refused at no number": (lambda: BatchOutcome({0.0: ERROR}), "float"),
     "refused for nothing": (lambda: BatchOutcome({0: None}), "None"),
     "refused as a list": (lambda: BatchOutcome([0]), "list"),
-    "again beyond": (lambda: BatchOutcome(again=[0, 3], error=AWAY), "position 3"),
+    "again beyond": (lambda: BatchOutcome(again=[0, 3], error=AWAY), "3 is not"),
     "again as a number": (lambda: BatchOutcome(again=1), "int"),
     "again from what raises": (lambda: BatchOutcome(again=(1 // at for at in [1, 0])), "zero"),
     "an error in words": (lambda: BatchOutcome(again=[0], error="away"), "str"),
