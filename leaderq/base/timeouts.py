@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from leaderq.base import clock
@@ -9,6 +10,7 @@ from leaderq.base.arguments import MAX_S, require, timeout
 
 AS_SET: Final = -1.0
 """The default of a ``timeout_s``: the one that the object was made with."""
+_SELDOM_S: Final = 10.0
 
 
 class Deadline:
@@ -49,3 +51,19 @@ class Deadline:
     def is_over(self) -> bool:
         """Whether no time is left."""
         return self._end_s is not None and clock.now_s() >= self._end_s
+
+
+class Seldom:
+    """Says yes once in ten seconds to each kind of thing: for what would fill the log if it were
+    said each time.
+    """
+
+    def __init__(self) -> None:
+        self._next_s: dict[Hashable, float] = {}
+
+    def is_time(self, kind: Hashable = None) -> bool:
+        now = clock.now_s()
+        if now < self._next_s.get(kind, 0.0):
+            return False
+        self._next_s[kind] = now + _SELDOM_S
+        return True

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from leaderq.base import clock
 from leaderq.base.arguments import require_finished
+from leaderq.base.timeouts import Seldom
 from leaderq.errors import told
 from leaderq.producing.account import LossReason, Lost
 from leaderq.threads import Listeners, primitives
@@ -26,7 +27,6 @@ OnDurable = Callable[["BaseException | None"], object]
 """Called once, on the journal's thread: with ``None`` when the request is as durable as the policy
 says, else with the error."""
 _KEPT = 10_000
-_QUIET_S = 10.0
 
 
 def news_of(producer: str) -> Listeners[News]:
@@ -43,33 +43,24 @@ class LossLog:
     """
 
     def __init__(self, name: str, news: Listeners[News]) -> None:
-        self._name = name
-        self._news = news
+        self._name, self._news, self._seldom = name, news, Seldom()
         self._lost: dict[LossReason, tuple[int, Lost]] = {}
-        self._next_s: dict[LossReason, float] = {}
-        self._is_due = False
 
     def note(self, lost: Lost) -> None:
         """Have a lost request logged, once."""
         self._lost[lost.reason] = self._lost.get(lost.reason, (0, lost))[0] + 1, lost
-        if not self._is_due and clock.now_s() >= self._next_s.get(lost.reason, 0.0):
-            self._is_due = True
-            self._news.put(self._write, is_owed=True)
+        if self._seldom.is_time(lost.reason):
+            self._news.put(partial(self._write, lost.reason), is_owed=True)
 
     def write_all(self) -> None:
         """Log all losses that are not logged yet; called without any lock."""
-        self._next_s.clear()
-        self._news.put(self._write, is_owed=True)
+        for reason in list(self._lost):
+            self._news.put(partial(self._write, reason), is_owed=True)
         self._news.deliver()
 
-    def _write(self) -> None:
-        self._is_due = False
-        now = clock.now_s()
-        for reason in list(self._lost):
-            if now < self._next_s.get(reason, 0.0):
-                continue
-            self._next_s[reason] = now + _QUIET_S
-            count, lost = self._lost.pop(reason)
+    def _write(self, reason: LossReason) -> None:
+        count, lost = self._lost.pop(reason, (0, None))
+        if lost is not None:
             log.error(
                 "requests lost producer=%s reason=%r count=%d key=%r error=%s",
                 self._name,

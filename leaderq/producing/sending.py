@@ -37,6 +37,7 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 from leaderq.base import clock
+from leaderq.base.timeouts import Seldom
 from leaderq.errors import (
     FromOutside,
     LeaderqError,
@@ -60,7 +61,6 @@ from leaderq.threads.waker import bounded_s
 log = logging.getLogger(__name__)
 
 _BUSY_S = 0.1
-_QUIET_S = 10.0
 _UNREADABLE_S = 0.5
 _STOP_S = 2.0
 _TRIES = 3
@@ -104,7 +104,7 @@ class SinkSender:
         self._buffer, self._sink, self._options = buffer, sink, options
         self._backoff = Backoff(options.retry)
         self._said: str | None = None
-        self._quiet_until_s: dict[str, float] = {}
+        self._seldom = Seldom()
         self._rest_until_s = 0.0
         self._under_way: _Sent | None = None
         self._again: list[BufferedRequest] = []  # what is given next, and nothing else
@@ -345,10 +345,9 @@ class SinkSender:
 
     def _note(self, error: BaseException) -> None:
         self.last_error = error
-        kind, now = type(error).__name__, clock.now_s()
-        if self._said != kind and now >= self._quiet_until_s.get(kind, 0.0):
+        kind = type(error).__name__
+        if self._said != kind and self._seldom.is_time(kind):
             self._said = kind  # each attempt would say it again
-            self._quiet_until_s[kind] = now + _QUIET_S
             what = "sink is behind" if isinstance(error, SinkBusy) else "sink takes nothing"
             log.warning(
                 "%s, requests are kept producer=%s kind=%s error=%s",

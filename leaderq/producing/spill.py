@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from leaderq.base import clock
 from leaderq.base.arguments import require_finished
+from leaderq.base.timeouts import Seldom
 from leaderq.errors import (
     ConfigurationError,
     JournalClosed,
@@ -38,7 +39,6 @@ _SYNC_S = 1.0
 _TRIED = 100
 _FEWEST = 10
 _TRIED_BYTES = 1 << 20
-_QUIET_S = 10.0
 _EXTRA_BYTES = 256  # the journal's overhead for a record, or for a segment
 
 
@@ -83,7 +83,7 @@ class Spill:
         self.last_error: BaseException | None = None
         self.unforced: BaseException | None = None
         """Why records that are stored are perhaps not on the disk."""
-        self._quiet_until_s = 0.0
+        self._seldom = Seldom()
         journal.claim()
         self.recovered, self._corrupt_before = journal.depth, journal.counters.corrupt
         """How many requests of former producers are there."""
@@ -185,17 +185,10 @@ class Spill:
                 requests.append(self._decoded(record))
             except (Exception, SystemExit) as exc:  # noqa: BLE001 - the user's codec or key: the record is kept, and no other waits
                 undecodable.append(record.id)
-                self._say(record, exc)
+                if self._seldom.is_time():
+                    text = "journal record is not a request, and is kept there id=%d error=%s"
+                    log.error(text, record.id, told(exc))  # noqa: TRY400 - the error says all
         return Piece(requests, undecodable, up_to)
-
-    def _say(self, record: JournalRecord, error: BaseException) -> None:
-        if clock.now_s() >= self._quiet_until_s:
-            self._quiet_until_s = clock.now_s() + _QUIET_S
-            log.error(
-                "journal record is not a request, and is kept there id=%d error=%s",
-                record.id,
-                told(error),
-            )
 
     def _decoded(self, record: JournalRecord) -> BufferedRequest:
         request = self._codec.deserialize(record.payload)

@@ -23,6 +23,7 @@ from typing import Final
 
 from leaderq.base import clock as clocks
 from leaderq.base.arguments import require_finished
+from leaderq.base.timeouts import Seldom
 from leaderq.errors import JournalSlow, LeaderqError, told, with_cause
 from leaderq.producing.journal.index import SegmentIndex
 from leaderq.producing.journal.policy import Interval, Policy
@@ -40,7 +41,6 @@ WAITING_BYTES: Final = 16 << 20
 CHORES_EVERY_S: Final = 0.5
 AGAIN_S: Final = 0.25
 _WHOLE: Final = 1 << 62
-_QUIET_S: Final = 10.0
 
 OnDurable = Callable[["int | None", "Exception | None"], object]
 """Called with the id of a record once it is as durable as the policy says, or at the close with
@@ -126,7 +126,7 @@ class Committer(RecordStore):
         self._sync_every_s = policy.seconds if isinstance(policy, Interval) else math.inf
         self._sync_at = clocks.awake_s() + self._sync_every_s
         self._chores_at = clocks.awake_s() + CHORES_EVERY_S
-        self._again_at = self._quiet_until_s = 0.0
+        self._again_at, self._seldom = 0.0, Seldom()
         self._is_said = False
         self._end: LeaderqError | None = None  # why nothing more is stored
         # Struck, it finds the line as it was.
@@ -223,8 +223,7 @@ class Committer(RecordStore):
         try:
             self._chores()
         except Exception as exc:
-            if now >= self._quiet_until_s:  # on a full disk it fails each time
-                self._quiet_until_s = now + _QUIET_S
+            if self._seldom.is_time():  # on a full disk it fails each time
                 is_ours = not isinstance(exc, OSError)
                 log.error(  # noqa: TRY400
                     "journal chores failed, tried again error=%s",
