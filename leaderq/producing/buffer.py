@@ -126,15 +126,16 @@ class RequestBuffer(RequestSequence):
             spill.journal.when_room = self.wake_first
             self._is_in_journal = spill.journal.is_entered
 
-    def _rebuild(self, *, is_in_hand: bool = True) -> None:
-        self.rebuild(is_in_hand=is_in_hand)
+    def _rebuild(self) -> None:
+        self.rebuild()
         self._judge()
         self._to_send.wake()
 
     @_locked
     def begin_again(self) -> None:
         """The sender was interrupted: what it had in hand waits once more."""
-        self._rebuild(is_in_hand=False)
+        self.taken = self._first - 1
+        self._rebuild()
 
     @_locked
     def look(self, at: Callable[[RequestBuffer], T]) -> T:
@@ -164,14 +165,14 @@ class RequestBuffer(RequestSequence):
         """Return the next batch or, if it is empty, how many seconds to wait for more; ``None``:
         until a request comes.
         """
-        ready, options = self.ready, self._options
-        if not ready:
+        first, options = self.first_ready, self._options
+        if first is None:
             self._wanted = 1
             return [], None
         is_enough = (
             self.ready_items >= options.batch_items or self.ready_bytes >= options.batch_bytes
         )
-        left_s = options.linger_s - (clock.now_s() - ready[0].since_s)
+        left_s = options.linger_s - (clock.now_s() - first.since_s)
         # Once memory is full nothing more will gather, and somebody may be waiting for room.
         is_full = self.is_closing or self._level is not _DIRECT
         self._wanted = 0 if is_enough or left_s <= 0 or is_full else options.batch_items
@@ -186,12 +187,10 @@ class RequestBuffer(RequestSequence):
         """
         if self._final is not None:
             return  # the sink was left behind: what it had is in the journal, or was given up
-        self._settling = [
-            part for one in confirmed for part in one.parts or (one,) if part.seq in self.unsettled
-        ]
-        if self._settling:
+        parts = [part for one in confirmed for part in one.parts or (one,)]
+        if here := [part for part in parts if part.seq in self.unsettled]:
             self._moved_s = clock.now_s()
-        self._finish()
+            self.confirm(here)
         for one, reason, error in gone:
             if one.seq in self.unsettled:
                 self.give_up(one, reason, error)

@@ -29,8 +29,6 @@ class BufferedRequest:
     key: Hashable = None
     deadline: float | None = None
     seq: int = 0
-    is_in_hand: bool = False
-    """Whether the sender has it; else it waits for that."""
     attempts: int = 0
     run: list[Any] | None = None
     """Instead of one request: several in a row, of which nothing is known but their order. Until
@@ -56,7 +54,6 @@ class BufferedRequest:
             parts = [BufferedRequest(one, measured(one), self.since_s) for one in self.run]
             for number, one in enumerate(parts):
                 one.seq, one.attempts = self.seq + number, self.attempts
-                one.is_in_hand = self.is_in_hand
             self.parts = parts
         return self.parts
 

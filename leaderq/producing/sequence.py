@@ -38,6 +38,11 @@ _LOSSES = 20
 _RUN = 256
 
 
+UnderWay = tuple[Sequence[BufferedRequest], LossReason | None, BaseException | None, int]
+"""Requests that are confirmed or, for a reason, given up, and how many then are for that reason.
+Noted first, so that it can be finished by whoever comes after an interrupt."""
+
+
 class LineEnd(NamedTuple):
     """A place in the sequence: the number of the last request that came to memory, and the
     last id.
@@ -66,20 +71,18 @@ class RequestSequence:
         """The requests in memory, in the order of their numbers."""
         self.pushed = self.bytes = self.ready_items = self.ready_bytes = 0
         self._departed = 0  # how many of those that came to memory are not there any more
-        self._first = 1
+        self._first = 1  # all before it have left memory
+        self.taken = 0
+        """Up to which number the sender has requests in hand; the later ones are ready for it."""
         self._run: BufferedRequest | None = None  # the last in memory, if it takes more
         counts = -(-options.batch_items // _RUN)
         self._run_items = options.batch_items // counts
         self._run_bytes = options.batch_bytes // 4
-        self.ready: deque[BufferedRequest] = deque()
-        """Those of them that wait for the sink."""
         self._resolved: deque[tuple[primitives.Future[Any], Any, BaseException | None]] = deque()
         self._losses: deque[Lost] = deque(maxlen=_LOSSES)
         self._gone: Counter[LossReason] = Counter()  # requests that were in memory
         self._passed: Counter[LossReason] = Counter()  # requests that never came there
-        # What is under way, so that it can be finished by whoever comes after an interrupt.
-        self._settling: Sequence[BufferedRequest] = ()
-        self._leaving: tuple[BufferedRequest, LossReason, BaseException | None, int] | None = None
+        self._under_way: UnderWay | None = None
         self._waiters: dict[int, primitives.Future[Any]] = {}
         self._undecodable: set[int] = set()
         self._recovered = self._read_to = self._written = 0
@@ -103,26 +106,22 @@ class RequestSequence:
         self.unsettled[seq] = one  # it is here, by this statement
         self.pushed = seq
         self.bytes += one.size
-        self._line_up(one)
-
-    def _line_up(self, one: BufferedRequest) -> None:
-        self.ready.append(one)
         self.ready_items += one.count
         self.ready_bytes += one.size
 
     def take_ready(self, most: int, most_bytes: int) -> list[BufferedRequest]:
         """Take the requests that have waited longest for the sink; they are in hand from now on."""
         self._run = None
-        ready, taken, items, size = self.ready, list[BufferedRequest](), 0, 0
-        while ready and items < most:
-            one = ready[0]
+        taken, seq, items, size = list[BufferedRequest](), self.taken, 0, 0
+        while items < most and (one := self._next(seq + 1)) is not None:
             count = 1 if one.run is None else len(one.run)
             if taken and (items + count > most or size + one.size > most_bytes):
                 break
             items += count
             size += one.size
-            one.is_in_hand = True
-            taken.append(ready.popleft())
+            seq = one.seq + count - 1
+            taken.append(one)
+        self.taken = seq
         self.ready_items -= items
         self.ready_bytes -= size
         return taken
@@ -149,30 +148,38 @@ class RequestSequence:
                     (each.seq, each) for each in (one.split() if one.seq in runs else (one,))
                 )
             self.unsettled = here  # done, by this statement
-            self.ready = deque(
-                part for one in self.ready for part in (one.split() if one.parts else (one,))
-            )
         return [part for one in some for part in one.split()]
+
+    def _next(self, seq: int) -> BufferedRequest | None:
+        """The first in memory from this number on."""
+        while seq <= self.pushed:
+            if (one := self.unsettled.get(seq)) is not None:
+                return one
+            seq += 1
+        return None
 
     @property
     def oldest(self) -> BufferedRequest | None:
         """The oldest in memory."""
         # A dictionary looks for its first behind all that were deleted, again each time.
-        while self._first <= self.pushed:
-            if (one := self.unsettled.get(self._first)) is not None:
-                return one
-            self._first += 1
-        return None
+        one = self._next(self._first)
+        self._first = self.pushed + 1 if one is None else one.seq
+        return one
+
+    @property
+    def first_ready(self) -> BufferedRequest | None:
+        """The oldest that waits for the sender."""
+        return self._next(self.taken + 1) if self.ready_items else None
 
     def drop_oldest(self) -> bool:
         """Give up the oldest that nobody has in hand; return whether there is one."""
-        if not self.ready:
+        if (first := self.first_ready) is None:
             return False
-        self.split([self.ready[0]])
-        one = self.ready.popleft()
+        one = self.split([first])[0]
+        self.give_up(one, LossReason.OLDEST, None)
+        self.taken = one.seq  # not before: interrupted in between, it would be in nobody's hand
         self.ready_items -= 1
         self.ready_bytes -= one.size
-        self.give_up(one, LossReason.OLDEST, None)
         return True
 
     def take_in(self, piece: Piece) -> None:
@@ -277,11 +284,8 @@ class RequestSequence:
 
     # -- what becomes of them ----------------------------------------------------------------------
 
-    def rebuild(self, *, is_in_hand: bool = True) -> None:
-        """Finish what is under way, and work out everything else again from who is here. Unless
-        what ``is_in_hand`` stays so, it waits once more: the sender was interrupted.
-        """
-        self._leave()
+    def rebuild(self) -> None:
+        """Finish what is under way, and work out everything else again from who is here."""
         self._finish()
         here, self._run = self.unsettled.values(), None
         for one in here:
@@ -290,12 +294,11 @@ class RequestSequence:
             self.pushed = max(self.pushed, one.seq + one.count - 1)
         self._written, self._departed = self.pushed, self.pushed - sum(one.count for one in here)
         self.bytes, self.ready_items, self.ready_bytes = sum(one.size for one in here), 0, 0
-        self.ready.clear()
         last_id = self.last_id
         for one in here:
-            one.is_in_hand = one.is_in_hand and is_in_hand
-            if not one.is_in_hand:
-                self._line_up(one)
+            if one.seq > self.taken:
+                self.ready_items += one.count
+                self.ready_bytes += one.size
             if one.journal_id is not None and one.journal_id > last_id:
                 one.journal_id = None  # its writer was interrupted before
             if one.journal_id is not None:
@@ -304,14 +307,27 @@ class RequestSequence:
                 self._written = min(self._written, one.seq - 1)
 
     def _finish(self) -> None:
-        """Confirm the requests that are being settled; doing it twice changes nothing."""
-        if not (done := self._settling):
+        """Finish what is under way; doing it twice changes nothing."""
+        if (under_way := self._under_way) is None:
             return
-        self._settle(done)
+        some, reason, error, count = under_way
+        failure = None
+        if reason is not None:
+            (self._gone if some[0].seq else self._passed)[reason] = count
+            failure = with_cause(RequestGivenUp(reason.value), error)
+        self._settle(some)
         if self.spill is not None:
-            self.spill.ack([one.journal_id for one in done if one.journal_id is not None])
-        self._resolved += [(one.waiter, one.stored_at, None) for one in done if one.waiter]
-        self._settling = ()
+            self.spill.ack([one.journal_id for one in some if one.journal_id is not None])
+        if reason is not None:
+            for one in some:
+                self._tell_lost(Lost(one.request, one.key, reason, error))
+        self._resolved += [(one.waiter, one.stored_at, failure) for one in some if one.waiter]
+        self._under_way = None
+
+    def confirm(self, some: Sequence[BufferedRequest]) -> None:
+        """Note that the sink has acknowledged these."""
+        self._under_way = some, None, None, 0
+        self._finish()
 
     def give_up(
         self, one: BufferedRequest, reason: LossReason, error: BaseException | None
@@ -320,24 +336,8 @@ class RequestSequence:
         will be told.
         """
         gone = self._gone if one.seq else self._passed
-        self._leaving = one, reason, error, gone[reason] + 1
-        self._leave()
-
-    def _leave(self) -> None:
-        """Finish what :meth:`give_up` has noted; doing it twice changes nothing."""
-        if self._leaving is None:
-            return
-        one, reason, error, count = self._leaving
-        (self._gone if one.seq else self._passed)[reason] = count
-        self._settle((one,))
-        if one.journal_id is not None and self.spill is not None:
-            self.spill.ack([one.journal_id])
-        lost = Lost(one.request, one.key, reason, error)
-        self._tell_lost(lost)
-        if one.waiter is not None:
-            given_up = with_cause(RequestGivenUp(reason.value), error)
-            self._resolved.append((one.waiter, None, given_up))
-        self._leaving = None
+        self._under_way = (one,), reason, error, gone[reason] + 1
+        self._finish()
 
     def _note_passed(self, reason: LossReason, count: int) -> None:
         """So many that cannot be read were passed over."""

@@ -175,8 +175,8 @@ of every n items one more may be lost: a killed process loses fewer than n
 a run takes more while the sink has it: one object, until something is known of one of them
 = producing/sequence.py
 -        self._run = None
--        ready, taken
-+        ready, taken
+-        taken, seq
++        taken, seq
 a run counts as one request when it is confirmed: the account is exact
 -                items += 1 if one.run is None else len(one.run)
 +                items += 1
@@ -184,7 +184,8 @@ a run that is taken apart loses its place: order is kept
 -            self.unsettled = here  # done
 +            self.unsettled.update(here)  # done
 what the sender had in hand when it was struck is never sent
--            one.is_in_hand = one.is_in_hand and is_in_hand
+= producing/buffer.py
+-        self.taken = self._first - 1
 
 == unit/producing/test_buffered_producer.py
 stuck keys may hold all of the memory: healthy keys go on

@@ -238,7 +238,7 @@ class Buffered(RuleBasedStateMachine):
         batch = self.buffer.take_batch(0.0)
         found = requests_of(batch)
         assert found == self.pending[: len(found)]
-        assert found or not self.buffer.ready
+        assert found or not self.buffer.ready_items
         assert len(found) <= self.most
         assert sum(map(measured, found)) <= self.most_bytes or len(found) == 1
         assert len({id(one) for one in [*batch, *self.hand]}) == len(batch) + len(self.hand)
@@ -282,7 +282,6 @@ class Buffered(RuleBasedStateMachine):
     def strike_a_caller(self):
         """Whatever is kept beside the requests is spoilt."""
         buffer = self.buffer
-        buffer.ready.clear()
         buffer.bytes = buffer.ready_items = buffer.ready_bytes = buffer._departed = -7
         buffer._is_dirty = True
         assert buffer.look(lambda it: it.items) >= 0
@@ -353,8 +352,8 @@ class Buffered(RuleBasedStateMachine):
         # At least one is read from the journal, however little room there is.
         largest = 0 if self.spill is None else 100
         assert buffer.bytes <= self.max_bytes + largest or buffer.items == 1
-        ready = [one for one in here if not one.is_in_hand]
-        assert [*buffer.ready] == ready
+        ready = [one for one in here if one.seq > buffer.taken]
+        assert buffer.first_ready is (ready[0] if ready else None)
         assert buffer.ready_items == sum(one.count for one in ready)
         assert buffer.ready_bytes == sum(one.size for one in ready)
         assert all(one.seq + one.count <= other.seq for one, other in pairwise(here))

@@ -117,7 +117,7 @@ def test_a_request_expires_at_its_deadline_and_not_before():
     one.deadline = 7.0
     assert [one.is_expired(now) for now in (6.9, 7.0, 7.1)] == [False, True, True]
     assert (one.output, one.count, one.size, one.since_s, one.seq) == (b"x", 1, 1, 5.0, 0)
-    assert (one.is_in_hand, one.is_unwritable, one.attempts) == (False, False, 0)
+    assert (one.is_unwritable, one.attempts) == (False, 0)
     assert one.split() == [one]
 
 
