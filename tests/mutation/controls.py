@@ -231,8 +231,8 @@ a queue sink skips a record: confirmed means stored
 == unit/producing/journal/test_journal_disk_faults.py
 what a disk refused is written an hour later
 = producing/journal/line.py
--self._again_at = clocks.awake_s() + AGAIN_S
-+self._again_at = clocks.awake_s() + 3600
+-self._again_at = clock.awake_s() + AGAIN_S
++self._again_at = clock.awake_s() + 3600
 
 == unit/running/test_guardian_link.py
 a deposed worker has its hand-over budget
@@ -255,7 +255,7 @@ a number is taken for the process that bore it once
 
 == unit/producing/journal/test_power_cut.py
 appended records are not forced out
-= producing/journal/store.py
+= producing/journal/line.py
 -            self._disk.sync(self._fd)
 +            pass
 the name of a new segment is not forced out
