@@ -34,7 +34,7 @@ class Znodes:
     def multi_read(self, reads: Sequence[Read]) -> list[Any]:
         return list(map(self._answer, reads))
 
-    def children(self, path: str) -> list[str]:
+    def children(self, path: str, timeout_s: float | None = None) -> list[str]:
         if isinstance(found := self._answer(GetChildren(path)), Exception):
             raise found
         return list(found)
