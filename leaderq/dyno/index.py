@@ -239,7 +239,7 @@ class ShardIndex(DueOrder):
         self._promote(now_ms)
         return [
             self.due_ms_of(name)
-            for name in {entry[-1] for entry in (*self._listed, *self._due)}
+            for name in {entry[-1] for entry in self._due}
             if self._is_free(name, now_ms)
         ]
 

@@ -1,19 +1,18 @@
 """Names in the order in which they go, some of them not before a time (pure).
 
 What a consumer of either kind of queue knows of what it may claim next: a hint, because the servers
-decide. A name that may be claimed is **later**, in a heap by the time at which it is due, or
-**due**, in the order in which names go: in a sorted list if it was due when all were listed, in a
-heap if it came since. These are cleaned when they are read: an entry that is not valid any more is
-dropped there, and a name may stand there twice. The time may go back, because a clock was set or
-was read before the names were listed: names that were due may then be *later* again. Not
-thread-safe.
+decide. A name that may be claimed stands in one of two heaps: **later** (by the time at which it is
+due) or **due** (in the order in which names go). The heaps are cleaned when they are read: an entry
+that is not valid any more is dropped there, and a name may stand in them twice. The time may go
+back, because a clock was set or was read before the names were listed: names that were due may then
+be *later* again. Not thread-safe.
 """
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from typing import Any
 
 Entry = tuple[Any, ...]
@@ -27,7 +26,6 @@ class DueOrder(ABC):
 
     def __init__(self) -> None:
         self._later: list[tuple[int, str]] = []
-        self._listed: list[Entry] = []  # the first is the last
         self._due: list[Entry] = []
         self.in_hand: set[str] = set()
         """Names that this consumer is about to claim, or has claimed."""
@@ -53,12 +51,12 @@ class DueOrder(ABC):
         """
         self._promote(now_ms)
         free: dict[str, Entry] = {}
-        while len(free) < skip + most and (self._listed or self._due):
-            entry = self._pop()
+        while self._due and len(free) < skip + most:
+            entry = heapq.heappop(self._due)
             name = entry[-1]
             if not self._is_free(name, now_ms):
                 self._dropped(name, now_ms)
-            elif not self._is_in_place(entry):
+            elif entry[:-1] != self.order_of(name):  # what it goes by has changed
                 heapq.heappush(self._due, self._entry(name))
             elif before is not None and entry >= before:
                 heapq.heappush(self._due, entry)
@@ -77,23 +75,14 @@ class DueOrder(ABC):
         """Names that :meth:`_take` is likely to take next, of those that were due at its last call;
         they are not in hand yet.
         """
-        entries = heapq.merge(reversed(self._listed), self._newcomers())
-        names = (entry[-1] for entry in entries if self._is_free(entry[-1], now_ms))
-        found: dict[str, None] = {}
-        for name in names:
-            if len(found) >= most:
-                break
-            found[name] = None
-        return list(found)
-
-    def _newcomers(self) -> Iterator[Entry]:
-        """The heap's entries in their order; it stays as it is."""
-        due, edge = self._due, [(entry, 0) for entry in self._due[:1]]
-        while edge:
+        due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
+        while edge and len(names) < most:  # along the heap, which stays as it is
             entry, at = heapq.heappop(edge)
-            yield entry
+            if self._is_free(entry[-1], now_ms):
+                names[entry[-1]] = None
             for below in range(2 * at + 1, min(2 * at + 3, len(due))):
                 heapq.heappush(edge, (due[below], below))
+        return list(names)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When there is something to claim: ``now_ms`` if there is now, else the next due time;
@@ -111,9 +100,9 @@ class DueOrder(ABC):
         """Put all these names into the heaps, and nothing else."""
         times = [(self.due_ms_of(name), name) for name in names]
         self._later = [entry for entry in times if entry[0] > now_ms]
-        due = [self._entry_once_due(name) for due_ms, name in times if due_ms <= now_ms]
-        self._listed, self._due = sorted(due, reverse=True), []
+        self._due = [self._entry_once_due(name) for due_ms, name in times if due_ms <= now_ms]
         heapq.heapify(self._later)
+        heapq.heapify(self._due)
 
     def _schedule(self, name: str) -> None:
         heapq.heappush(self._later, (self.due_ms_of(name), name))
@@ -121,19 +110,9 @@ class DueOrder(ABC):
     def _head(self, now_ms: int) -> Entry | None:
         """The first entry of what may be claimed now."""
         self._promote(now_ms)
-        while self._listed or self._due:
-            entry = self._listed[-1] if self._is_listed_first else self._due[0]
-            if self._is_free(entry[-1], now_ms):
-                return entry
-            self._dropped(self._pop()[-1], now_ms)
-        return None
-
-    @property
-    def _is_listed_first(self) -> bool:
-        return not self._due or (bool(self._listed) and self._listed[-1] <= self._due[0])
-
-    def _pop(self) -> Entry:
-        return self._listed.pop() if self._is_listed_first else heapq.heappop(self._due)
+        while self._due and not self._is_free(self._due[0][-1], now_ms):
+            self._dropped(heapq.heappop(self._due)[-1], now_ms)
+        return self._due[0] if self._due else None
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
@@ -144,10 +123,6 @@ class DueOrder(ABC):
     def _is_later(self, entry: tuple[int, str]) -> bool:
         due_ms, name = entry
         return not self._is_taken(name) and self.due_ms_of(name) == due_ms
-
-    def _is_in_place(self, entry: Entry) -> bool:
-        """Whether what its name goes by has not changed."""
-        return entry[:-1] == self.order_of(entry[-1])
 
     def _entry(self, name: str) -> Entry:
         return *self.order_of(name), name

@@ -60,9 +60,6 @@ class PendingNames(DueOrder):
     def order_of(self, name: str) -> Entry:
         return self._is_others(name), self._key(name)
 
-    def _is_in_place(self, _entry: Entry) -> bool:
-        return True  # it changes with a listing only, and with the share
-
     def _is_others(self, name: str) -> bool:
         if (share := self._share) is None or (number := sequence_of(name)) <= self._anybodys:
             return False
@@ -153,8 +150,8 @@ class PendingNames(DueOrder):
         ``None`` without such a name.
         """
         keys = [*self._returning.values()]
-        if (head := self._head(now_ms)) is not None and not head[0]:
-            keys.append(head[:-1])
+        if self.has_own(now_ms):
+            keys.append(self._due[0][:-1])
         return min(keys, default=(True, None))[1]
 
     def first(self, now_ms: int) -> str | None:
