@@ -239,7 +239,7 @@ class ShardIndex(DueOrder):
         self._promote(now_ms)
         return [
             self.due_ms_of(name)
-            for name in {entry[-1] for entry in self._due}
+            for name in {entry[-1] for entry in (*self._listed, *self._due)}
             if self._is_free(name, now_ms)
         ]
 
@@ -250,6 +250,9 @@ class ShardIndex(DueOrder):
     def _is_taken(self, name: str) -> bool:
         known = self._leased.get(name)
         return super()._is_taken(name) or (known is not None and not known.is_over)
+
+    def _is_outdated(self, entry: Entry) -> bool:
+        return entry[:-1] != self.order_of(entry[-1])
 
     def _entry_once_due(self, name: str) -> Entry:
         if (group := self._names[name].group) != NO_GROUP:

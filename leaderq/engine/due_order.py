@@ -1,18 +1,19 @@
 """Names in the order in which they go, some of them not before a time (pure).
 
 What a consumer of either kind of queue knows of what it may claim next: a hint, because the servers
-decide. A name that may be claimed stands in one of two heaps: **later** (by the time at which it is
-due) or **due** (in the order in which names go). The heaps are cleaned when they are read: an entry
-that is not valid any more is dropped there, and a name may stand in them twice. The time may go
-back, because a clock was set or was read before the names were listed: names that were due may then
-be *later* again. Not thread-safe.
+decide. A name that may be claimed is **later** (a heap by the time at which it is due) or **due**
+(in the order in which names go: a list of what was due when all was listed, and a heap of what has
+become due since). They are cleaned when they are read: an entry that is not valid any more is
+dropped there, and a name may stand in them twice. The time may go back, because a clock was set or
+was read before the names were listed: names that were due may then be *later* again. Not
+thread-safe.
 """
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 Entry = tuple[Any, ...]
@@ -26,6 +27,7 @@ class DueOrder(ABC):
 
     def __init__(self) -> None:
         self._later: list[tuple[int, str]] = []
+        self._listed: list[Entry] = []  # the last goes first
         self._due: list[Entry] = []
         self.in_hand: set[str] = set()
         """Names that this consumer is about to claim, or has claimed."""
@@ -49,18 +51,17 @@ class DueOrder(ABC):
         """The next names, in order, at most ``most``; in hand from now on. ``skip``: leave that
         many to others, if there are more. ``before``: take none at or after this sort key.
         """
-        self._promote(now_ms)
         free: dict[str, Entry] = {}
-        while self._due and len(free) < skip + most:
-            entry = heapq.heappop(self._due)
+        self._promote(now_ms)
+        while len(free) < skip + most and (entry := self._first()) is not None:
+            if before is not None and entry >= before:
+                break
+            self._pop(entry)
             name = entry[-1]
             if not self._is_free(name, now_ms):
                 self._dropped(name, now_ms)
-            elif entry[:-1] != self.order_of(name):  # what it goes by has changed
+            elif self._is_outdated(entry):
                 heapq.heappush(self._due, self._entry(name))
-            elif before is not None and entry >= before:
-                heapq.heappush(self._due, entry)
-                break
             else:
                 free.setdefault(name, entry)
         left = min(skip, max(0, len(free) - 1))
@@ -75,14 +76,23 @@ class DueOrder(ABC):
         """Names that :meth:`_take` is likely to take next, of those that were due at its last call;
         they are not in hand yet.
         """
-        due, names, edge = self._due, dict[str, None](), [(entry, 0) for entry in self._due[:1]]
-        while edge and len(names) < most:  # along the heap, which stays as it is
-            entry, at = heapq.heappop(edge)
+        names = dict[str, None]()
+        listed = reversed(self._listed)
+        for entry in heapq.merge(listed, self._along_heap()) if self._due else listed:
+            if len(names) >= most:
+                break
             if self._is_free(entry[-1], now_ms):
                 names[entry[-1]] = None
+        return list(names)
+
+    def _along_heap(self) -> Iterator[Entry]:
+        """Yield the entries of the heap in their order, and leave it as it is."""
+        due, edge = self._due, [(entry, 0) for entry in self._due[:1]]
+        while edge:
+            entry, at = heapq.heappop(edge)
+            yield entry
             for below in range(2 * at + 1, min(2 * at + 3, len(due))):
                 heapq.heappush(edge, (due[below], below))
-        return list(names)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When there is something to claim: ``now_ms`` if there is now, else the next due time;
@@ -98,11 +108,14 @@ class DueOrder(ABC):
 
     def _fill(self, names: Iterable[str], now_ms: int) -> None:
         """Put all these names into the heaps, and nothing else."""
-        times = [(self.due_ms_of(name), name) for name in names]
-        self._later = [entry for entry in times if entry[0] > now_ms]
-        self._due = [self._entry_once_due(name) for due_ms, name in times if due_ms <= now_ms]
+        self._later, self._due, self._listed = [], [], []
+        for name in names:
+            if (due_ms := self.due_ms_of(name)) > now_ms:
+                self._later.append((due_ms, name))
+            else:
+                self._listed.append(self._entry_once_due(name))
         heapq.heapify(self._later)
-        heapq.heapify(self._due)
+        self._listed.sort(reverse=True)
 
     def _schedule(self, name: str) -> None:
         heapq.heappush(self._later, (self.due_ms_of(name), name))
@@ -110,9 +123,21 @@ class DueOrder(ABC):
     def _head(self, now_ms: int) -> Entry | None:
         """The first entry of what may be claimed now."""
         self._promote(now_ms)
-        while self._due and not self._is_free(self._due[0][-1], now_ms):
-            self._dropped(heapq.heappop(self._due)[-1], now_ms)
-        return self._due[0] if self._due else None
+        while (entry := self._first()) is not None and not self._is_free(entry[-1], now_ms):
+            self._pop(entry)
+            self._dropped(entry[-1], now_ms)
+        return entry
+
+    def _first(self) -> Entry | None:
+        if not self._due or (self._listed and self._listed[-1] <= self._due[0]):
+            return self._listed[-1] if self._listed else None
+        return self._due[0]
+
+    def _pop(self, first: Entry) -> None:
+        if self._listed and first is self._listed[-1]:
+            self._listed.pop()
+        else:
+            heapq.heappop(self._due)
 
     def _promote(self, now_ms: int) -> None:
         while self._later and self._later[0][0] <= now_ms:
@@ -130,6 +155,10 @@ class DueOrder(ABC):
     def _entry_once_due(self, name: str) -> Entry:
         """The entry that says that ``name`` is due from now on."""
         return self._entry(name)
+
+    def _is_outdated(self, entry: Entry) -> bool:
+        """Whether what this entry goes by has changed since it was made."""
+        return False
 
     def _dropped(self, name: str, now_ms: int) -> None:
         """Handle a name that was dropped from those that are due: if it is not due yet, it is later

@@ -348,23 +348,31 @@ class Item(Generic[T]):
             own = rewritten(claim, taken.remaining)
         if is_bare or term is not None or (ops and not claim.membership.is_locking):
             own = (Check(claim.membership.member), *own)  # bare: the servers know if it is over
-        before, whole = len(own), (*own, *ops)
-        results: list[Any] | None = []
+        results = self._written(own, ops, term)
+        if settlement is not None:
+            self._note(settlement)
+        return None if results is None else results[len(own) :]
+
+    def _written(
+        self, own: Sequence[Operation], ops: Sequence[Operation] = (), term: Term | None = None
+    ) -> list[Any] | None:
+        """Write these in one multi. The ``index`` of an error counts in ``ops``."""
+        whole = (*own, *ops)
         try:
-            if whole:
-                results = self._queue.write(claim, whole) if term is None else term.write(whole)
+            if term is not None:
+                return list(term.write(whole))
+            return self._queue.write(self._claim, whole) if whole else []
         except SessionExpired as exc:
             raise self._lost(exc) from exc
         except ZooKeeperError as exc:
-            self._forget_if_over()
+            # With its session over, the item is not ours, whatever has become of the write.
+            if not self._queue.engine.is_ours(self._claim):
+                self._forget()
             if exc.index is not None:
-                if isinstance(exc, NoNode | BadVersion) and exc.index < before:
+                if isinstance(exc, NoNode | BadVersion) and exc.index < len(own):
                     raise self._lost(exc) from exc
-                exc.index -= before
+                exc.index -= len(own)
             raise
-        if settlement is not None:
-            self._note(settlement)
-        return None if results is None else list(results[before:])
 
     def _leave(self, *, is_awaited: bool) -> None:
         taken = self._taken
@@ -373,17 +381,14 @@ class Item(Generic[T]):
             return
         try:
             settlement = self._queue.settlement_of(taken)
-            if not is_awaited:
+            if is_awaited:
+                self._written(settlement.operations)
+                self._note(settlement)
+            else:
                 self._queue.engine.settle([settlement])
-                return
-            self._queue.write(self._claim, settlement.operations)
-        except BaseException as exc:
+        except BaseException:
             taken.open[self._at] = taken.left.pop(self._at)
-            if isinstance(exc, SessionExpired | NoNode | BadVersion):
-                raise self._lost(exc) from exc
-            self._forget_if_over()
             raise
-        self._note(settlement)
 
     def _lost(self, error: BaseException) -> ClaimLost:
         self._forget()
@@ -398,13 +403,6 @@ class Item(Generic[T]):
                 gone = ItemSettlement(claim, (), gone.outcome)
             claim.is_lost = True
             engine.settle([gone])
-
-    def _forget_if_over(self) -> None:
-        """Forget the item if its session is over. The outcome of the write is unknown, but then the
-        item is not ours, whether it still exists or not.
-        """
-        if not self._queue.engine.is_ours(self._claim):
-            self._forget()
 
     def _note(self, settlement: ItemSettlement) -> None:
         self._queue.engine.settle(

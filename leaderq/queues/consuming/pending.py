@@ -12,7 +12,7 @@ listing that was made :data:`GRACE_MS` before the last one is anybody's, in its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from leaderq.engine.due_order import DueOrder, Entry
@@ -53,12 +53,15 @@ class PendingNames(DueOrder):
 
     def due_ms_of(self, name: str) -> int:
         """When the item may be claimed; 0: at any time."""
-        if (until_ms := self._rests.get(name)) is not None:
+        if self._rests and (until_ms := self._rests.get(name)) is not None:
             return until_ms
         return due_ms_of(name) if self._is_timed else 0
 
     def order_of(self, name: str) -> Entry:
-        return self._is_others(name), self._key(name)
+        return self._entry(name)[:-1]
+
+    def _entry(self, name: str) -> Entry:
+        return self._share is not None and self._is_others(name), self._key(name), name
 
     def _is_others(self, name: str) -> bool:
         if (share := self._share) is None or (number := sequence_of(name)) <= self._anybodys:
@@ -119,11 +122,12 @@ class PendingNames(DueOrder):
             self.in_hand.discard(name)
             self.add(name)
 
-    def drop(self, names: Iterable[str]) -> None:
+    def drop(self, names: Collection[str]) -> None:
         """Forget names that are done, or another's; only a new listing brings them back."""
-        for name in names:
-            self.in_hand.discard(name)
-            self.discard(name)
+        self.in_hand.difference_update(names)
+        self._names.difference_update(names)
+        for name in self._rests.keys() & names:
+            del self._rests[name]
 
     def take(self, most: int, now_ms: int, *, skip: int = 0) -> list[str]:
         """As :meth:`_take`: either names of the share or, if there are none, of others."""
@@ -151,7 +155,7 @@ class PendingNames(DueOrder):
         """
         keys = [*self._returning.values()]
         if self.has_own(now_ms):
-            keys.append(self._due[0][:-1])
+            keys.append((self._first() or ())[:-1])
         return min(keys, default=(True, None))[1]
 
     def first(self, now_ms: int) -> str | None:
