@@ -58,13 +58,13 @@ def fill(session: Session, careers: int, items: int) -> None:
 def refreshes(session: Session, rounds: int) -> dict[str, dict[str, Any]]:
     """Requests, and ms of this process's time and of the clock, each time."""
     sent: list[Any] = []
-    send = session._send
+    send_all = session._send_all
 
-    def counting(request: Any, *more: Any) -> Any:
-        sent.append(request)
-        return send(request, *more)
+    def counting(requests: Any, *more: Any) -> Any:
+        sent.extend(requests)
+        return send_all(requests, *more)
 
-    session._send = counting  # type: ignore[method-assign]
+    session._send_all = counting  # type: ignore[method-assign]
     read, snapshot = reading(session, ROOT, ("/",)), PageSnapshot()
     found: dict[str, list[float]] = {"requests": [], "CPU, ms": [], "clock, ms": []}
     for _ in range(rounds):

@@ -22,7 +22,6 @@ from leaderq.base import chance
 from leaderq.errors import ConnectionLost, LeaderqError, NoNode
 from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session, Stat
-from leaderq.zookeeper.paths import join
 
 READ_BYTES = 1 << 20
 """Bytes that one read asks for, unless one item is larger."""
@@ -143,17 +142,12 @@ class SizedReader:
     def _steps(self, names: Sequence[str]) -> _Steps:
         sizes: list[int] = []
         if positions := self.sizes.to_measure(len(names)):
-            sizes = yield from self._measured([names[at] for at in positions])
+            asked = [names[at] for at in positions]
+            sizes = yield self._session.child_sizes_async(self._path, asked)
             if len(sizes) < len(names) and self.sizes.is_unsure(sizes):
-                sizes = yield from self._measured(names)
+                sizes = yield self._session.child_sizes_async(self._path, names)
             names = names[: self.sizes.fitting(len(names), sizes)]
         return (yield from self._reading(names))
-
-    def _measured(self, names: Sequence[str]) -> _Steps:
-        """Ask one by one: ZooKeeper tells no sizes in a multiRead."""
-        asked = [self._session.exists_async(join(self._path, name)) for name in names]
-        yield asked[-1]  # requests are answered in their order
-        return [stat.data_length if (stat := one.result()) else 0 for one in asked]
 
     def _reading(self, names: Sequence[str]) -> _Steps:
         rows: list[Any] = yield self._session.child_data_async(self._path, names)

@@ -73,16 +73,19 @@ class Reply(Generic[T]):
     ``set_exception``.
 
     Neither method raises, whatever the state of the future, because an error would end kazoo's
-    connection thread.
+    connection thread. ``is_last``: whether the result of this request completes the future.
     """
 
     future: primitives.Future[T]
     convert: Callable[[Any], T]
     translate: Callable[[BaseException], LeaderqError]
+    is_last: bool = True
 
     def set(self, value: Any = None) -> None:
         try:
-            self.future.set_result(self.convert(value))
+            converted = self.convert(value)
+            if self.is_last:
+                self.future.set_result(converted)
         except primitives.InvalidStateError:
             pass  # nobody waits for it any more
         except Exception as exc:  # noqa: BLE001 - handed on to the caller
@@ -113,11 +116,16 @@ class Requests:
         """The parent of all paths; ``""`` for the root."""
         return self._chroot
 
+    def _send_all(
+        self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
+    ) -> primitives.Future[T]:
+        """Send ``requests``; convert each answer. The last one becomes the result of the future."""
+        raise NotImplementedError
+
     def _send(
         self, request: Any, convert: Callable[[Any], T], path: str | None
     ) -> primitives.Future[T]:
-        """Send the request; its converted answer becomes the result of the future."""
-        raise NotImplementedError
+        return self._send_all((request,), convert, path)
 
     # -- async forms -------------------------------------------------------------------------------
 
@@ -213,6 +221,19 @@ class Requests:
             request, lambda results: _each(results, lambda at: join(parent, names[at]))
         )
 
+    def child_sizes_async(self, parent: str, names: Sequence[str]) -> primitives.Future[list[int]]:
+        """Ask how many bytes each of these children (at least one) holds; 0 if it is gone. Sends
+        one request for each, because ZooKeeper tells no sizes in a multiRead.
+        """
+        above, sizes = join(self._prefixed(parent), ""), list[int]()
+
+        def note(raw: Any) -> list[int]:
+            sizes.append(0 if raw is None else raw.dataLength)
+            return sizes
+
+        requests = [kazoo_wire.Exists(above + name, None) for name in names]
+        return self._send_all(requests, note, parent)
+
     # -- sync forms --------------------------------------------------------------------------------
 
     def create(
@@ -291,10 +312,7 @@ class Requests:
             path = parent_of(path)
         for one in reversed(missing):
             acl = self._acl()
-            is_shared = any(
-                each.id == ANYONE_ID_UNSAFE and each.perms & _SHARED == _SHARED for each in acl
-            )
-            if shared and is_at_or_below(shared, one) and not is_shared:
+            if shared and is_at_or_below(shared, one) and not _is_shared(acl):
                 acl = [*acl, ACL(_SHARED, ANYONE_ID_UNSAFE)]
             request = kazoo_wire.Create(self._server_path(one), b"", acl, 0)
             try:
@@ -363,6 +381,10 @@ def unanswered(limit_s: float, path: str | None = None) -> ConnectionLost:
     place = "" if path is None else f" ({path})"
     what = f"no answer within {limit_s:.1f} s: the outcome is unknown{place}"
     return ConnectionLost(what, path=path)
+
+
+def _is_shared(acl: Sequence[ACL]) -> bool:
+    return any(one.id == ANYONE_ID_UNSAFE and one.perms & _SHARED == _SHARED for one in acl)
 
 
 def _left(deadline: float) -> float:

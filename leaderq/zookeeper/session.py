@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -581,14 +581,17 @@ class Session(Requests):
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def _send(
-        self, request: Any, convert: Callable[[Any], T], path: str | None
+    def _send_all(
+        self, requests: Sequence[Any], convert: Callable[[Any], T], path: str | None
     ) -> primitives.Future[T]:
         client = self._client
         if (refusal := self._refusal(path)) is not None:
             return failed_future(refusal)
         answer: Answer[T] = Answer(client.handler.complete)
-        client.submit(request, Reply(answer, convert, lambda exc: translated(exc, path)))
+        for request in requests:
+            is_last = request is requests[-1]
+            reply = Reply(answer, convert, lambda exc: translated(exc, path), is_last)
+            client.submit(request, reply)
         return answer
 
     def _refusal(self, path: str | None) -> errors.SessionClosed | None:

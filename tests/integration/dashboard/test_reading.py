@@ -36,13 +36,13 @@ READS = {"GetChildren", "MultiRead", "ChildData", "Exists"}
 @pytest.fixture
 def sent(session, monkeypatch) -> list[str]:
     told: list[str] = []
-    send = session._send
+    send_all = session._send_all
 
-    def noting(request: Any, *more: Any) -> Any:
-        told.append(repr(request))
-        return send(request, *more)
+    def noting(requests: Any, *more: Any) -> Any:
+        told.extend(map(repr, requests))
+        return send_all(requests, *more)
 
-    monkeypatch.setattr(session, "_send", noting)
+    monkeypatch.setattr(session, "_send_all", noting)
     return told
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import concurrent.futures
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +54,7 @@ def test_every_time_out_of_a_request_is_one(session, timeout_s):
         session.get("/a", timeout_s=timeout_s)
     if timeout_s != float("inf") and timeout_s != 1e300:
         with pytest.raises(ConnectionLost, match=r"no answer within 0\.0 s"):
-            session._wait(concurrent.futures.Future[None](), timeout_s, None)
+            session._wait(session._send_all((), bool, None), timeout_s, None)
 
 
 def test_a_close_that_was_interrupted_is_finished_by_the_next(session, monkeypatch):

@@ -196,6 +196,20 @@ def test_a_reply_is_converted_and_callbacks_wait_for_their_thread():
     assert heard == [answer]
 
 
+def test_of_several_requests_with_one_answer_the_last_reply_is_it_or_any_error():
+    for error in (None, theirs.NoNodeError()):
+        _, answer, last = made()
+        former = Reply(answer, last.convert, last.translate, is_last=False)
+        former.set("7")
+        assert not answer.done()
+        former.set("8") if error is None else former.set_exception(error)
+        last.set("9")
+        if error is None:
+            assert answer.result(0) == 9
+        else:
+            assert (type(answer.exception(0)), answer.exception(0).path) == (errors.NoNode, "/a")
+
+
 def test_replies_that_are_late_or_repeated_are_harmless():
     for act in (lambda reply, _: reply.set("1"), lambda _, answer: answer.cancel()):
         _, answer, reply = made()
