@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import unchanging
-from leaderq.errors import ConfigurationError, CorruptItem, LeaderqError, NoPermission
+from leaderq.errors import ConfigurationError, CorruptItem, NoNode, NoPermission
 from leaderq.queues.consumers import ErrorMode, QueueOptions
 from leaderq.queues.consuming.consumption import ItemWorkers
 from leaderq.queues.consuming.items import Claim, ItemOutcome, released
@@ -200,17 +200,17 @@ def test_consumers_pause_when_an_operator_says_so_and_not_otherwise() -> None:
         assert wants_pause(other) is False
 
 
-def refused(path: str | None, meta_path: str | None = None) -> LeaderqError:
-    return explained(NoPermission("no", path=path), QueuePaths("/jobs", meta_path=meta_path))
-
-
 def test_a_refusal_beside_the_queue_is_explained_and_any_other_is_not() -> None:
-    error = refused("/jobs-meta/members")
+    paths, elsewhere = QueuePaths("/jobs"), QueuePaths("/jobs", meta_path="/meta")
+    error = explained(NoPermission("no", path="/jobs-meta/members"), paths)
     assert "meta_path=" in str(error)
     assert isinstance(error, NoPermission)
     assert error.path == "/jobs-meta/members"
-    for other in (refused(None), refused("/jobs/x"), refused("/meta/members", "/meta")):
-        assert "meta_path=" not in str(other)
+    others = [NoPermission("no", path=path) for path in (None, "/jobs/x")]
+    for other in (*others, NoNode("no", path="/jobs-meta/members")):
+        assert explained(other, paths) is other
+    theirs = NoPermission("no", path="/meta/members")
+    assert explained(theirs, elsewhere) is theirs
 
 
 @pytest.mark.parametrize(
