@@ -213,7 +213,7 @@ class RequestBuffer(RequestSequence):
         spill, options = self.spill, self._options
         if spill is None:
             return None, None
-        if self._is_refused and spill.has_room(0):
+        if self._is_refused and spill.has_room:
             self._is_refused = False
             self._judge()
         journal = spill.journal

@@ -218,15 +218,9 @@ class Spill:
             )
 
     @property
-    def trouble(self) -> BaseException | None:
-        """Why the journal takes nothing or, if it takes records, its last error; ``None`` without
-        one.
-        """
-        return self.journal.trouble or self.last_error
-
-    def has_room(self, size: int) -> bool:
+    def has_room(self) -> bool:
         room = self.journal.room_bytes
-        return room is None or room > size + _EXTRA_BYTES
+        return room is None or room > _EXTRA_BYTES
 
     def flush(self, timeout_s: float | None = WAIT_S) -> None:
         """Write and force out everything that was appended, and save the acknowledgements.

@@ -124,8 +124,6 @@ class Journal:
         self._reserve_bytes = reserve_bytes
         self.directory = Path(directory).absolute()  # the process may change its own
         self.sync = sync
-        # Reentrant only so that a call which interrupts its own thread can be refused, and one of
-        # a callback that is told of the end.
         self._closing = primitives.RLock()
         """Reentrant only so that a callback which is told of the end can be refused."""
         self.when_room: Callable[[], object] = bool

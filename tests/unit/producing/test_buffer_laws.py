@@ -58,7 +58,8 @@ class PaperSpill:
     def serialized(self, one: BufferedRequest) -> bytes:
         return b"as bytes"
 
-    def has_room(self, size: int) -> bool:
+    @property
+    def has_room(self) -> bool:
         return len(self.records) < self.room
 
     def ack(self, ids: list[int]) -> None:
