@@ -365,7 +365,9 @@ class BufferedProducer(Generic[T]):
             batches=sender.batches,
             retries=sender.retries,
             sink_error=_text(sender.last_error),
-            journal_error=None if spill is None else _text(spill.journal.trouble or spill.last_error),
+            journal_error=None
+            if spill is None
+            else _text(spill.journal.trouble or spill.last_error),
             journal_takes=spill is None or buffer.is_closing or spill.has_room,
             lost={**balance.dropped, **balance.failed},
         )

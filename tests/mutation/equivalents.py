@@ -26,10 +26,11 @@ queues.wire.payload 8df3d9b1 1286174a 3d6dcd8b 09311371: no note has so few byte
 queues.wire.payload 8bb01bb2: one byte too many is enough to refuse it
 dyno.index cfafd19a: an entry too many in a heap is dropped when it is read
 dyno.index d9490f3a: messages without a group are in no heap of a group
-engine.due_order 3aad70b8 410eb609: what is taken from a heap and not wanted is put back
+engine.due_order b17b3d97 7e948a6e: what is taken from a heap and not wanted is put back
 engine.due_order 05d1a58c: an entry is longer than a sort key, and never equal to one
-engine.due_order 6c4f0e46 217b65d2 8b97480b 44a84ade: looks at entries again, or too early; each
+engine.due_order f863929a f3119437 e3cb6e17 8324f26d: looks at entries again, or too early; each
   name counts once, in the heap's order
+engine.due_order 8ebd1594: two entries that are equal have one name
 engine.due_order 90e5c60b c2845700: an entry too many in a heap is dropped when it is read
 queues.consuming.pending 2752e99c d02cc10f: any time before the first listing will do
 queues.consuming.pending 237eed9d e351a250: no number is below 0
