@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from weakref import WeakMethod
 
@@ -104,7 +104,7 @@ class QueueListing:
         self._stale_s, self._is_path_watched = 0.0, False
         self._ahead.forget()
 
-    def note_locked(self, names: Collection[str]) -> None:
+    def note_locked(self, names: Sequence[str]) -> None:
         self._waiting.drop(names)
         self._held.update(names)
         self.is_lock_changed = True

@@ -12,7 +12,7 @@ listing that was made :data:`GRACE_MS` before the last one is anybody's, in its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from leaderq.engine.due_order import DueOrder, Entry
@@ -53,7 +53,7 @@ class PendingNames(DueOrder):
 
     def due_ms_of(self, name: str) -> int:
         """When the item may be claimed; 0: at any time."""
-        if self._rests and (until_ms := self._rests.get(name)) is not None:
+        if (until_ms := self._rests.get(name)) is not None:
             return until_ms
         return due_ms_of(name) if self._is_timed else 0
 
@@ -61,7 +61,7 @@ class PendingNames(DueOrder):
         return self._entry(name)[:-1]
 
     def _entry(self, name: str) -> Entry:
-        return self._share is not None and self._is_others(name), self._key(name), name
+        return self._is_others(name), self._key(name), name
 
     def _is_others(self, name: str) -> bool:
         if (share := self._share) is None or (number := sequence_of(name)) <= self._anybodys:
@@ -70,15 +70,14 @@ class PendingNames(DueOrder):
 
     def replace(self, names: Iterable[str], locked: Iterable[str] = (), now_ms: int = 0) -> None:
         """Replace all names by a new listing. ``locked``: names that somebody works on."""
-        self._names = set(names)
-        if self._names:
-            newest = max(self._names, key=self._key)
-            self._highest = max(self._highest, sequence_of(newest))
+        ordered = sorted(names, key=self._key, reverse=True)  # so the entries are nearly in order
+        self._names = set(ordered)
+        self._highest = max([self._highest, *map(sequence_of, ordered[:1])])
         if abs(now_ms - self._mark[0]) >= GRACE_MS:  # also if the calendar was set back
             self._anybodys, self._mark = self._mark[1], (now_ms, self._highest)
         self._names.difference_update(locked)
         self._rests = {name: until for name, until in self._rests.items() if name in self._names}
-        self._fill(self._names, now_ms)
+        self._fill(filter(self._names.__contains__, ordered), now_ms)
 
     def restart(self) -> None:
         """Forget everything: the queue was deleted, and its numbers begin again."""
@@ -122,12 +121,10 @@ class PendingNames(DueOrder):
             self.in_hand.discard(name)
             self.add(name)
 
-    def drop(self, names: Collection[str]) -> None:
+    def drop(self, names: Sequence[str]) -> None:
         """Forget names that are done, or another's; only a new listing brings them back."""
         self.in_hand.difference_update(names)
         self._names.difference_update(names)
-        for name in self._rests.keys() & names:
-            del self._rests[name]
 
     def take(self, most: int, now_ms: int, *, skip: int = 0) -> list[str]:
         """As :meth:`_take`: either names of the share or, if there are none, of others."""
