@@ -141,7 +141,7 @@ class MultiStatus(Enum):
     """The session was closed by its owner."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class PackedMulti:
     """The groups of one multi. ``number``: the version that the guard must have, which the multi
     raises by one. ``is_doubtful``: the multi was sent at least once without an answer. ``sent_s``
@@ -154,8 +154,8 @@ class PackedMulti:
     status: MultiStatus | None = None
     error: LeaderqError | None = None
     results: list[Any] | None = None
-    sent_s: float = 0.0
-    under_way: int = 0
+    sent_s: float = field(init=False)
+    under_way: int = field(init=False)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

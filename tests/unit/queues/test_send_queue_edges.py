@@ -396,7 +396,7 @@ def after_trouble(one: SendQueue, server: Server, failed: list[PackedMulti]) -> 
     if blamed is not None:
         culprit, _ = blamed.culprit()
         assert culprit.name in server.bad
-        assert one.withdraw(lambda group: group is culprit)
+        assert one.withdraw(lambda group: group is culprit) == [culprit]
         return []
     one.set_aside(failed)
     return one.reconcile(server.version, is_new=False)[0]
