@@ -26,11 +26,11 @@ queues.wire.payload 8df3d9b1 1286174a 3d6dcd8b 09311371: no note has so few byte
 queues.wire.payload 8bb01bb2: one byte too many is enough to refuse it
 dyno.index cfafd19a: an entry too many in a heap is dropped when it is read
 dyno.index d9490f3a: messages without a group are in no heap of a group
-engine.due_order b17b3d97 7e948a6e: what is taken and not wanted is put back
+engine.due_order b17b3d97 7e948a6e: what is taken from a heap and not wanted is put back
 engine.due_order 05d1a58c: an entry is longer than a sort key, and never equal to one
 engine.due_order f863929a f3119437 e3cb6e17 8324f26d: looks at entries again, or too early; each
   name counts once, in the heap's order
-engine.due_order 8ebd1594: of two equal entries either may go first
+engine.due_order 8ebd1594: two entries that are equal have one name
 engine.due_order 90e5c60b c2845700: an entry too many in a heap is dropped when it is read
 queues.consuming.pending 79f1f8ea: where a name of the share waits, there is a first entry
 queues.consuming.pending 3d65b1fa: the first has the highest number
@@ -55,11 +55,10 @@ kafka.handling.crash_marks ccda0c23 9c9f85ff: it is set again before it is read 
 kafka.handling.crash_marks fffc62a0 f468af4d: how many a log line lists
 kafka.record 09e15237: what is equal is so from both sides
 producing.journal.records 2a36b1be: two marks do not overlap
-producing.journal.records 7986a946: nothing is read at the end, and nothing found in it
-producing.journal.records af518d73 20cf3f3e: reads more than it needs
-producing.journal.records 7acba45a 0b9fd35d: ids begin at 1
-producing.journal.records 2b5fc1c9 a84720b3 da34e6c9: the bytes are parsed again afterwards, which
-  says no too
+producing.journal.records 7507d1ca: ids begin at 1
+producing.journal.records 598c10ed: nothing is read at the end, and nothing found in it
+producing.journal.records ce33855e: the bytes are parsed again, which says no too
+producing.journal.records fa082f0e: the checksum says of every id whether it is one
 producing.request 963d1187: the usual type is only found sooner
 running.supervision 86087973: an equal time takes the place of an equal one
 config.kinds 743f93bb: a port is always given here
