@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leaderq.errors import ConnectionLost, NodeExists, PutsFailed, SessionExpired
+from leaderq.errors import ConnectionLost, NodeExists, NoPermission, PutsFailed, SessionExpired
 from leaderq.queues.admin import Moved, Purged, QueueAdmin
 from leaderq.queues.wire.payload import Note, encode
 from leaderq.queues.wire.znodes import QueuePaths
@@ -64,6 +64,30 @@ def test_each_group_is_applied_once_and_in_order_whichever_request_is_lost(
     assert lying(s) == [*range(25)]
     s.until(lambda: not tallies(s))
     return lost
+
+
+@scene(3)
+def test_a_writer_that_was_refused_fails_what_it_was_given_and_can_begin_again(s):
+    (a,) = s.guests("a")
+    tally, refusals = writer(s, a), [NoPermission("not yet", path=TALLY)]
+    opened_at_last = tally.open
+
+    def opening() -> None:
+        if refusals:
+            raise refusals.pop()
+        opened_at_last()
+
+    tally.open = opening
+
+    def main() -> None:
+        for number, kind in enumerate((NoPermission, type(None))):
+            (future,) = map(tally.submit, creates(number, 1))
+            tally.begin()
+            assert isinstance(future.exception(5), kind)
+        assert tally.close(30)
+
+    a.do(main)
+    assert lying(s) == [1]
 
 
 @scene(10)

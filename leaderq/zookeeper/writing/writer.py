@@ -176,7 +176,7 @@ class SequencedWriter:
 
     def begin(self) -> None:
         """As :meth:`open`, but without waiting: when there is a connection. If the servers refuse
-        it, everything that was submitted fails with their error.
+        it, everything that was submitted fails with their error, and the next call tries again.
         """
         with self._lock:
             if self._is_beginning or self._is_open:
@@ -407,7 +407,9 @@ class SequencedWriter:
         except (ConnectionLost, SessionExpired):
             return False
         except LeaderqError as exc:
-            self._finish(exc)
+            with self._lock:
+                self._is_beginning, (_, groups) = False, self._queue.empty()
+            self._settle(groups, exc)
         return True
 
     def _reconciled(self) -> bool:
