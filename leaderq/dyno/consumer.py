@@ -40,7 +40,7 @@ from leaderq.dyno.nodes import (
 )
 from leaderq.dyno.shard_view import ShardView, read_claims
 from leaderq.dyno.transitions import DeadMessage
-from leaderq.engine.members import Members, Membership
+from leaderq.engine.members import OTHERS_S, Members, Membership
 from leaderq.errors import (
     ConnectionLost,
     CorruptItem,
@@ -66,8 +66,6 @@ UNREACHABLE_S = 0.1
 SKEW_MS = 1000
 """By how much the calendar may differ from the servers' without a warning."""
 EVER_MS = 1 << 62
-OTHERS_S = 0.02
-"""For so long a waiting ``pop`` that was beaten to the last message lets others go first."""
 LOOK_S, LEAST_S = 1.0, 0.5
 """How often the minder looks at least and at most; a wait relies on watches alone so long."""
 

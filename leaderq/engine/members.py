@@ -22,6 +22,9 @@ from leaderq.zookeeper.paths import join, name_of
 from leaderq.zookeeper.reading import children_of
 from leaderq.zookeeper.writing import SequencedWriter
 
+OTHERS_S = 0.02
+"""For so long a consumer that was beaten to the last of something lets the others go first."""
+
 
 @dataclass(frozen=True, eq=False)
 class Membership:

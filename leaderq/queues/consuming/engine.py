@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.base import chance, clock, host
-from leaderq.engine.members import Membership
+from leaderq.engine.members import OTHERS_S, Membership
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.observability.figures import QueueFigures
@@ -45,7 +45,7 @@ from leaderq.queues.consuming.items import (
     claim,
     judged,
 )
-from leaderq.queues.consuming.listing import OTHERS_S, SCAN_S, QueueListing
+from leaderq.queues.consuming.listing import SCAN_S, QueueListing
 from leaderq.queues.consuming.members import PauseSwitch, QueueMembers
 from leaderq.queues.consuming.pending import PendingNames
 from leaderq.queues.consuming.prefetch import Prefetch

@@ -6,9 +6,9 @@ something to list again. **Priority and delay queues** need to know of each newc
 go before the names that wait: a persistent watch tells every name made and deleted, so they are
 listed once, and again when the session was away or the path was deleted.
 
-One change of the path wakes every idle consumer, and most changes concern one of them. So a
-consumer that was beaten to the last items waits a moment (:data:`OTHERS_S`), then asks for the
-children alone, and for nothing more if the others have taken all.
+One change of the path wakes every idle consumer, and most changes concern one of them. So who was
+beaten to the last items waits a moment, then asks for the children alone, and for nothing more if
+the others have taken all.
 
 With a lock path, its children are read as well. Locked items are left alone. The end of such a lock
 is news, because its consumer has died (F7); other locks come and go unnoticed. Whatever happened to
@@ -38,8 +38,6 @@ from leaderq.zookeeper.paths import name_of, parent_of
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
-OTHERS_S = 0.02
-"""How long the others are left to take what is not of this consumer's share, before it looks."""
 _ANSWER_S = 10.0
 _GUESSES = 4
 
