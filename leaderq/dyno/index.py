@@ -248,8 +248,9 @@ class ShardIndex(DueOrder):
         return self._names[name].due_ms if rest is None else rest.until_ms
 
     def _is_taken(self, name: str) -> bool:
-        known = self._leased.get(name)
-        return super()._is_taken(name) or (known is not None and not known.is_over)
+        if name in self.in_hand or name not in self._names:
+            return True
+        return (known := self._leased.get(name)) is not None and not known.is_over
 
     def _is_outdated(self, entry: Entry) -> bool:
         return entry[:-1] != self.order_of(entry[-1])
