@@ -19,7 +19,7 @@ from leaderq.base.arguments import (
     wanted,
 )
 from leaderq.producing.account import Lost
-from leaderq.producing.journal.policy import ttl_problem
+from leaderq.producing.journal.journal import ttl_problem
 from leaderq.threads import Retry
 
 KeyOf = Callable[[Any], Hashable]

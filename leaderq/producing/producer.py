@@ -58,7 +58,7 @@ from leaderq.producing.account import BufferState, LossReason, Lost, Settlement,
 from leaderq.producing.buffer import Admission, RequestBuffer
 from leaderq.producing.codec import PLAIN, Codec, is_sure, serialized
 from leaderq.producing.journal import EVERY_ITEM, Journal, Policy
-from leaderq.producing.journal.policy import ttl_problem
+from leaderq.producing.journal.journal import ttl_problem
 from leaderq.producing.listeners import OnDurable
 from leaderq.producing.options import Block, FullPolicy, ProducerOptions
 from leaderq.producing.request import BufferedRequest, measured, require_hash

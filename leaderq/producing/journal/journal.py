@@ -20,8 +20,11 @@ from typing import Any, Final
 
 from leaderq.base import clock
 from leaderq.base.arguments import (
+    Problem,
     at_least,
     between,
+    is_number,
+    is_time,
     require,
     timeout,
     wanted,
@@ -44,7 +47,6 @@ from leaderq.producing.journal.policy import (
     EVERY_ITEM,
     Damage,
     Policy,
-    ttl_problem,
 )
 from leaderq.producing.journal.records import (
     EXPIRES,
@@ -630,3 +632,9 @@ class Journal:
             raise JournalFailed(
                 f"journal {str(self.directory)!r} could not be {done}: {exc}"
             ) from exc
+
+
+def ttl_problem(ttl_s: object) -> Problem:
+    """What is wrong with a time to live: of a producer, a request, a record."""
+    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
+    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from leaderq.base.arguments import Problem, at_least, is_number, is_time, require, wanted
+from leaderq.base.arguments import at_least, is_number, require, wanted
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,6 @@ class NoSync:
 EVERY_ITEM: Final = Every(1)
 NO_SYNC: Final = NoSync()
 Policy = Every | Interval | NoSync
-
-
-def ttl_problem(ttl_s: object) -> Problem:
-    """What is wrong with a time to live: of a producer, a request, a record."""
-    is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
-    return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")
 
 
 @dataclass(frozen=True)
