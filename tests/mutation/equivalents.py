@@ -59,6 +59,8 @@ producing.journal.records 7507d1ca: ids begin at 1
 producing.journal.records 598c10ed: nothing is read at the end, and nothing found in it
 producing.journal.records ce33855e: the bytes are parsed again, which says no too
 producing.journal.records fa082f0e: the checksum says of every id whether it is one
+producing.journal.records 4c7c90e9: a window is larger in any case
+producing.journal.records 1c5d91ff: behind the end there are zeros, and no record
 producing.request 963d1187: the usual type is only found sooner
 running.supervision 86087973: an equal time takes the place of an equal one
 config.kinds 743f93bb: a port is always given here
