@@ -186,13 +186,14 @@ class SegmentIndex:
         if position <= run.last_id:
             return run
         after = (run.last_id + 1 - segment.first_id, run.end)
-        for found in segment.scan(self.disk, size, after=after):
-            if isinstance(found, Damage):
-                self._lose(segment, found)
-                continue
-            self._last, run = (segment, found), found
-            if position <= run.last_id:
-                return run
+        with segment.scan(self.disk, size, after=after) as all_found:
+            for found in all_found:
+                if isinstance(found, Damage):
+                    self._lose(segment, found)
+                    continue
+                self._last, run = (segment, found), found
+                if position <= run.last_id:
+                    return run
         if run.last_id < last_id:
             reason, lost = "its end is missing or spoilt", (run.last_id + 1, last_id)
             name = segment.path.name

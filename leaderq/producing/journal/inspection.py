@@ -91,8 +91,8 @@ def entries(
             files.append(segment_of(found.disk, path, *name))
     for one in sorted(files, key=lambda one: one.first_id):
         marks = AckBitmap() if done_too else one.marks
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            for run in one.scan(found.disk, one.file_bytes):
+        with suppress(FileNotFoundError), one.scan(found.disk, one.file_bytes) as runs:
+            for run in runs:
                 for raw in () if isinstance(run, Damage) else run.records:
                     if raw[0] > after_id and raw[0] - one.first_id not in marks:
                         yield record_of(raw)

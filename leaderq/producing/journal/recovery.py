@@ -120,11 +120,12 @@ class DirectoryScan:
             return 0, False
         if start is not None and complete is None:
             one.extent = start.extent
-        for found in one.scan(self.disk, one.file_bytes, after=one.extent):
-            if isinstance(found, Damage):
-                one.damages.append(found)
-            else:
-                one.extent = found.last_id + 1 - one.first_id, found.end
+        with one.scan(self.disk, one.file_bytes, after=one.extent) as all_found:
+            for found in all_found:
+                if isinstance(found, Damage):
+                    one.damages.append(found)
+                else:
+                    one.extent = found.last_id + 1 - one.first_id, found.end
         torn = self._torn(one)
         promised = known.extent[0] if known is not None and not is_current else 0
         promised = max(promised, complete[0] if complete else 0)

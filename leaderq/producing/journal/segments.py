@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -219,16 +220,18 @@ class Segment:
         """Mark these records as done with; return how many were not marked before."""
         return self.marks.add_range(first_id - self.first_id, last_id - self.first_id)
 
+    @contextmanager
     def scan(
         self, disk: Disk, end: int, *, after: tuple[int, int] = (0, HEADER_BYTES)
-    ) -> Iterator[Run | Damage]:
-        """Yield the records and damages in the file behind this extent, up to the offset ``end``.
+    ) -> Iterator[Iterator[Run | Damage]]:
+        """The records and damages in the file behind this extent, up to the offset ``end``. The
+        file is open within the block: a collected generator would close it where no error is heard.
 
         :raises OSError: other than an input/output error.
         """
         records, start = after
         with disk.opened(self.path) as fd:
-            yield from scan(
+            yield scan(
                 partial(disk.read, fd),
                 file=self.path.name,
                 salt=self.salt,
