@@ -185,8 +185,7 @@ class DeliveryState(NamedTuple):
     failed. Each delivery writes both, and so does a consumer that takes a message over. ``member``:
     the consumer that has the message; ``""`` while it rests. ``until_ms``: the end of the rest, or
     of the lease (by its consumer's calendar, for display only). ``lease_ms``: how long the lease
-    lasts. ``error``: that of the last failure. ``first_ms``: when
-    the message was first delivered.
+    lasts. ``error``: that of the last failure. ``first_ms``: when the message was first delivered.
     """
 
     deliveries: int = 0

@@ -144,8 +144,7 @@ class QueueListing:
         if is_second:
             with suppress(NoNode):
                 names = session.children(paths.path, watch)
-                locks = None if waiting.in_hand.issuperset(names) else self.ask_locks()
-                self._held = self.locked(locks) - waiting.in_hand
+                self._note_held(None if waiting.in_hand.issuperset(names) else self.ask_locks())
                 return names
         guesses = waiting.guesses(_GUESSES)
         while True:
@@ -163,7 +162,7 @@ class QueueListing:
                     # it comes with the next offer
                     return []
                 continue
-            self._held = self.locked(locks) - waiting.in_hand
+            self._note_held(locks)
             if reading is not None:
                 found = zip(guesses, reading.result(_ANSWER_S), strict=False)
                 self._ahead.note({name: row for name, row in found if isinstance(row, tuple)})
@@ -172,6 +171,9 @@ class QueueListing:
     def ask_locks(self) -> primitives.Future[list[str]] | None:
         path = self._paths.lock_path
         return None if path is None else self._session.children_async(path, self._on_locks)
+
+    def _note_held(self, answer: primitives.Future[list[str]] | None) -> None:
+        self._held = self.locked(answer) - self._waiting.in_hand
 
     def locked(self, answer: primitives.Future[list[str]] | None) -> set[str]:
         """The names in the answer to :meth:`ask_locks`, those of this consumer among them."""
@@ -202,7 +204,7 @@ class QueueListing:
             self._stale_s = 0.0
             return
         held = self._held
-        self._held = self.locked(self.ask_locks()) - self._waiting.in_hand
+        self._note_held(self.ask_locks())
         for name in held - self._held:
             self._waiting.add(name)
 
