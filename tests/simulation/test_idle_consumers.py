@@ -13,6 +13,7 @@ import pytest
 
 from leaderq.base import clock
 from leaderq.dyno import Message
+from leaderq.engine.members import OTHERS_S
 from leaderq.queues import DistributedPriorityQueue, DistributedQueue
 from simulation.scenarios import Scene, is_asking, scene
 from simulation.test_dyno_defects import Side, sides
@@ -95,6 +96,30 @@ def test_a_pop_that_was_beaten_lets_the_others_go_first_and_takes_what_they_leav
     s.run(1.0)
     assert done[-1][0] == "left"
     assert max(at_s - push_s[text] for text, at_s in done[1:]) < 0.1
+
+
+@LOCKING
+@scene(10)
+def test_who_is_beaten_by_a_slow_consumer_now_and_then_does_not_let_the_next_item_wait(s, lock):
+    draw = s.world.network
+    s.world.network = lambda: 0.8 * draw()  # no message is late by itself
+    guests, begun = s.guests("abp"), dict[str, float]()
+    producer = opened(guests[-1], lock)
+
+    def work(value: str, pause_s: float) -> None:
+        begun[value] = s.now_s
+        clock.sleep(pause_s)
+
+    for one, pause_s in zip(guests, (0.1, 0.0), strict=False):
+        consuming(one, partial(work, pause_s=pause_s), lock)
+    put_s = dict[str, float]()
+    for text in map(str, range(120)):
+        put_s[text] = s.now_s
+        guests[-1].do(lambda text=text: producer.put(text))
+        s.run(0.01)
+    s.run(1.0)
+    waits_s = [begun[text] - at_s for text, at_s in put_s.items()]
+    assert max(waits_s[20:]) < OTHERS_S  # the first ones tell them who of them is slow
 
 
 @LOCKING

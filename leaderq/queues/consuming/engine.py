@@ -100,7 +100,9 @@ class Engine:
         self._is_simple = kind is QueueKind.SIMPLE
         self.is_locking = paths.lock_path is not None
         self._losses = 0
-        """Claims in a row for which others were quicker."""
+        """Claims in a row whose items others had: of a lost one it is known at once, so that the
+        same loss is not counted again at the next look.
+        """
         self._service = Service(f"leaderq-queue-{name}", self._run)
         self._inbox: deque[Callable[[], object]] = deque()
         self._has_failed = False
@@ -467,11 +469,11 @@ class Engine:
 
     def _claimed(self, found: ClaimResult) -> None:
         won = [one.name for one in found.claims]
-        is_loss = found.was_refused or (found.gone and not found.claims)
+        is_loss = not won and (found.gone or found.locked)
         self._losses = self._losses + 1 if is_loss else 0
         if found.is_record_gone:
             self._members.deaths.close()  # from now on no death of this consumer is counted
-        if is_loss:  # what was read ahead may be another's, too
+        if not won:  # what was read ahead may be another's, too
             self._ahead.forget()
         for name, until in found.resting.items():
             self._waiting.rest(name, until)

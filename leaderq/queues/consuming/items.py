@@ -38,6 +38,7 @@ from leaderq.base import clock
 from leaderq.base.arguments import MAX_S
 from leaderq.engine.members import Membership
 from leaderq.errors import (
+    BadVersion,
     ConnectionLost,
     CorruptItem,
     LeaderqError,
@@ -51,7 +52,6 @@ from leaderq.queues.wire.payload import Note, decode, encode, is_compressed
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Check, Create, Delete, Operation, SetData
 from leaderq.zookeeper.writing.groups import OperationGroup, Operations, estimated_bytes
-from leaderq.zookeeper.writing.writer import OVERTAKEN
 
 log = logging.getLogger(__name__)
 
@@ -124,8 +124,8 @@ class ClaimResult:
     ``claims``: the items that are ours. ``resting``: names that must wait, and until when, in ms
     since the epoch. ``gone``: names that others deleted. ``locked``: names that others work on.
     ``again``: names to try again, because they changed or nothing is known of them.
-    ``was_refused``: whether another consumer was in the way. ``is_record_gone``: whether somebody
-    has deleted what the record of the claim was to be written to.
+    ``is_record_gone``: whether somebody has deleted what the record of the claim was to be written
+    to.
     """
 
     claims: list[Claim] = field(default_factory=list)
@@ -133,7 +133,6 @@ class ClaimResult:
     gone: list[str] = field(default_factory=list)
     locked: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
-    was_refused: bool = False
     is_record_gone: bool = False
 
     def rest(self, paths: QueuePaths, name: str, error: object) -> None:
@@ -200,11 +199,14 @@ def claim(found: ClaimResult, record: Sequence[Operation], meanwhile: Callable[[
         found.is_record_gone = True
     else:
         culprit = names.pop(index // len(wanted[0].operations))
-        if not isinstance(error, OVERTAKEN):
-            found.rest(membership.paths, culprit, error)
+        if isinstance(error, NoNode):
+            found.gone.append(culprit)
+        elif isinstance(error, NodeExists):
+            found.locked.append(culprit)
+        elif isinstance(error, BadVersion):
+            found.again.append(culprit)
         else:
-            found.was_refused = True
-            (found.locked if isinstance(error, NodeExists) else found.again).append(culprit)
+            found.rest(membership.paths, culprit, error)
     found.again += names
 
 
