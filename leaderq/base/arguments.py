@@ -14,15 +14,24 @@ once, so that a user who made three mistakes reads about all of them::
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Hashable
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+)
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
 from types import BuiltinMethodType, MethodType, UnionType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from leaderq.errors import ConfigurationError
 
+T = TypeVar("T")
 Problem = str | None
 Seconds = float | timedelta
 MAX_S = 3e9
@@ -193,6 +202,19 @@ def _kind(value: Any) -> str:
     if inspect.isasyncgenfunction(value):
         return "an asynchronous generator function"
     return "a generator function" if inspect.isgeneratorfunction(value) else ""
+
+
+def several(name: str, given: Iterable[T], of: str) -> Iterable[T]:
+    """Return ``given``, unless it is one value where several are wanted: a text, bytes or a mapping
+    can be iterated, too, and its letters, numbers or keys would be taken for the values.
+
+    :raises ConfigurationError: it is one, or cannot be iterated.
+    """
+    value: object = given
+    is_one = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
+    is_fit = isinstance(value, Iterable) and not is_one
+    require(wanted(name, given, is_fit, f"a list, or another iterable, of {of}"))
+    return given
 
 
 def bytes_of(data: Any) -> bytes | None:

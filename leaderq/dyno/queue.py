@@ -19,6 +19,7 @@ from leaderq.base.arguments import (
     instance,
     plain_function,
     require,
+    several,
     wanted,
 )
 from leaderq.base.timeouts import Deadline
@@ -237,7 +238,9 @@ class DynoQueue:
         """As :meth:`push`, but returns for each message its id, or the error that it met, whatever
         that is.
         """
-        given = [messages] if isinstance(messages, DynoMessage) else list(messages)
+        if isinstance(messages, DynoMessage):
+            messages = [messages]
+        given = list(several("messages", messages, "messages"))
         fence = tuple(fence)  # each push needs it
         writer = self._nodes.writer()
         prepared: list[Push | Exception] = []
@@ -337,7 +340,8 @@ class DynoQueue:
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
     def _prepared(self, one: DynoMessage) -> Push:
-        require(instance("message", one, DynoMessage))
+        is_fit = isinstance(one, DynoMessage)
+        require(wanted("message", one, is_fit, "a Message, as message(value) of this queue makes"))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
@@ -482,9 +486,10 @@ class DynoQueue:
         self._hand.release(self._checked(deliveries), self._consumer.membership().writer)
 
     def _checked(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        given = list(deliveries)
-        require(*(instance("delivery", one, Delivery) for one in given))
-        if any(one.hand is not self._hand for one in given):
+        given: list[Any] = list(several("deliveries", deliveries, "deliveries"))
+        wrong = [one for one in given if not isinstance(one, Delivery)]
+        require(*(instance("delivery", one, Delivery) for one in wrong))
+        if [one for one in given if one.hand is not self._hand]:
             raise ConfigurationError("a delivery can be settled by the queue that popped it only")
         return given
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from leaderq.base.arguments import several
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, NotEmpty
 from leaderq.zookeeper.writing.groups import Operations
 
@@ -87,9 +88,10 @@ class DeadLetters(ABC, Generic[L]):
     ) -> Moved:
         moved = gone = left = 0
         begun: deque[L] = deque()
+        chosen = self.browse() if letters is None else several("letters", letters, "dead letters")
 
         def groups() -> Iterator[Operations]:
-            for letter in self.browse() if letters is None else letters:
+            for letter in chosen:
                 begun.append(letter)
                 yield operations(letter)
 

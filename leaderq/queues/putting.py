@@ -28,6 +28,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from leaderq.base import chance
+from leaderq.base.arguments import several
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
@@ -423,12 +424,15 @@ class Putter(Generic[T]):
         self._listeners.stop(_CLOSE_S)
         self._unheard.take()
 
+    def put_multi(self, values: Iterable[T], prefix: str, timeout_s: float | None) -> str | bool:
+        """Store ``values`` in one znode whose name begins with ``prefix``; see the recipes'."""
+        found = list(several("items", values, "values"))
+        return self.put(found, prefix, timeout_s, is_multi=True)
+
     def put(
         self, values: Sequence[T], prefix: str, timeout_s: float | None, *, is_multi: bool = False
     ) -> str | bool:
-        """Store ``values`` in one znode whose name begins with ``prefix``; unless ``is_multi``,
-        there is one value. See the recipes' ``put`` and ``put_multi``.
-        """
+        """As :meth:`put_multi`; unless ``is_multi``, there is one value."""
         deadline = Deadline.asked(timeout_s, None)
         one = None if self._options.put_in_background else PutResults()
         self.check_open()
@@ -454,7 +458,7 @@ class Putter(Generic[T]):
 
         :raises PutsFailed: some values were not stored; the outcome of all others was waited for.
         """
-        deadline = Deadline.asked(timeout_s, None)
+        deadline, values = Deadline.asked(timeout_s, None), several("items", values, "values")
         if self._options.put_in_background:
             return self._stream(values, named, None, deadline)
         many = PutResults()

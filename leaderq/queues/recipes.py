@@ -419,7 +419,7 @@ class DistributedQueue(QueueRecipe[T]):
 
     def put_multi(self, items: Iterable[T], *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode, locked and retried as one. Otherwise as :meth:`put`."""
-        return self._putter.put(list(items), _PREFIX, timeout_s, is_multi=True)
+        return self._putter.put_multi(items, _PREFIX, timeout_s)
 
     def put_many(self, items: Iterable[T], *, timeout_s: _Sec = None) -> int:
         """Put each of ``items`` as a znode of its own, many in one request, in order; returns how
@@ -454,7 +454,7 @@ class DistributedIdQueue(QueueRecipe[T]):
 
     def put_multi(self, items: Iterable[T], id: str, *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode under ``id`` (Curator cannot do that, but reads it)."""
-        return self._putter.put(list(items), _of_id(id=id), timeout_s, is_multi=True)
+        return self._putter.put_multi(items, _of_id(id=id), timeout_s)
 
     def put_many(self, items: Iterable[tuple[T, str]], *, timeout_s: _Sec = None) -> int:
         """As :meth:`DistributedQueue.put_many`, of pairs ``(item, id)``."""
@@ -497,7 +497,7 @@ class DistributedPriorityQueue(QueueRecipe[T]):
     def put_multi(self, items: Iterable[T], priority: int, *, timeout_s: _Sec = None) -> str | bool:
         """Put all ``items`` as one znode with this priority."""
         prefix = _of_priority(priority=priority)
-        return self._putter.put(list(items), prefix, timeout_s, is_multi=True)
+        return self._putter.put_multi(items, prefix, timeout_s)
 
     def put_many(self, items: Iterable[T], priority: int, *, timeout_s: _Sec = None) -> int:
         """As :meth:`DistributedQueue.put_many`, all with this priority."""
@@ -534,7 +534,7 @@ class DistributedDelayQueue(QueueRecipe[T]):
         self, items: Iterable[T], *, delay_s: _Sec = None, due: _Due = None, timeout_s: _Sec = None
     ) -> str | bool:
         """Put all ``items`` as one znode, due at one time."""
-        return self._putter.put(list(items), _of_time(delay_s, due), timeout_s, is_multi=True)
+        return self._putter.put_multi(items, _of_time(delay_s, due), timeout_s)
 
     def put_many(
         self, items: Iterable[T], *, delay_s: _Sec = None, due: _Due = None, timeout_s: _Sec = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from leaderq.base.arguments import at_least, require
+from leaderq.base.arguments import at_least, require, several
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
@@ -93,7 +93,7 @@ class SimpleDistributedQueue(CuratorQueue[bytes]):
         otherwise as :meth:`offer`. The error raised is that of the first item that failed: items
         before it are stored, items after it may be.
         """
-        items = list(items)
+        items = list(several("items", items, "bytes"))
         for item in items:  # before any is sent
             self._putter.made([item], SIMPLE_PREFIX)
         self._check_open()

@@ -12,6 +12,7 @@ import pytest
 
 from leaderq import errors, queues
 from leaderq.base import clock
+from leaderq.dyno import DynoQueue
 from leaderq.zookeeper import Create, Session, SessionState
 from simulation import test_queue_windows as windows
 from simulation.scenarios import Guest, nth, scene
@@ -61,6 +62,36 @@ def test_one_bad_id_spoils_no_other_put(s):
     ((_, error),) = failed.value.failures
     assert isinstance(error, errors.ConfigurationError)
     assert stored(s) == ["x", "z"]
+
+
+@pytest.mark.parametrize("one", ["text", b"bytes", {"a": 1}, None, 5], ids=repr)
+@scene(1)
+def test_one_value_in_place_of_several_is_refused_and_nothing_of_it_is_put(s, one):
+    (a,) = s.guests("a")
+    plain: Any = opened(a)
+    ranked: Any = opened(a, kind=queues.DistributedPriorityQueue)
+    simple: Any = a.do(lambda: queues.SimpleDistributedQueue(a.session, "/simple"))
+    messages: Any = a.do(lambda: DynoQueue(a.session, "/messages"))
+    for put_these in (
+        plain.put_many,
+        plain.put_multi,
+        plain.dead_letters.requeue if one is not None else plain.put_many,
+        lambda many: ranked.put_multi(many, 1),
+        simple.offer_many,
+        messages.push,
+        messages.push_each,
+    ):
+        with pytest.raises(errors.ConfigurationError, match=r"items=|messages=|letters="):
+            a.do(lambda put_these=put_these: put_these(one))
+    assert stored(s) == [] == a.do(lambda: messages.pop(1, 0.0))
+
+
+@scene(1)
+def test_what_is_no_message_is_refused_with_what_to_give(s):
+    (a,) = s.guests("a")
+    queue: Any = a.do(lambda: DynoQueue(a.session, "/messages"))
+    with pytest.raises(errors.ConfigurationError, match="give a Message, as message"):
+        a.do(lambda: queue.push([b"x"]))
 
 
 @scene(1)

@@ -183,3 +183,11 @@ def test_functions_are_told_apart_whatever_their_objects_say_of_being_equal() ->
         assert args.identity_of(same) in known
     for different in (other, other.method, generator, lists[1].append, lists[0].pop):
         assert args.identity_of(different) not in known
+
+
+def test_several_values_may_come_from_anywhere_but_not_out_of_one():
+    for given in ([], (1,), {1}, iter("ab"), range(2)):
+        assert args.several("items", given, "values") is given
+    for one in ("ab", b"ab", bytearray(2), memoryview(b"ab"), {"a": 1}, None, 5):
+        with pytest.raises(ConfigurationError, match=r"items=.*: give a list"):
+            args.several("items", one, "values")

@@ -343,7 +343,7 @@ class FramedStore(Store, PutListener):
 
     def _put(self, entry: Entry) -> None:
         prefix = _prefix(self._kind, entry.keys)
-        if not self._putter.put(entry.values, prefix, _PATIENCE_S, is_multi=True):
+        if not self._putter.put_multi(entry.values, prefix, _PATIENCE_S):
             raise ConnectionLost(
                 f"nothing was stored for {_PATIENCE_S:.0f} s, and no more items fit in memory"
             )

@@ -23,6 +23,7 @@ from leaderq.base.arguments import (
     Problem,
     at_least,
     between,
+    bytes_of,
     is_number,
     is_time,
     require,
@@ -264,7 +265,7 @@ class Journal:
         return record_id
 
     def _entries(self, payloads: Iterable[Bytes], ttl_s: float | None) -> list[Entry]:
-        plain = [one if type(one) is bytes else bytes(memoryview(one)) for one in payloads]
+        plain = [one if type(one) is bytes else _copied(one) for one in payloads]
         if ttl_s is None:
             return plain
         expires_us = microseconds(clock.calendar_s() + ttl_s)
@@ -638,3 +639,9 @@ def ttl_problem(ttl_s: object) -> Problem:
     """What is wrong with a time to live: of a producer, a request, a record."""
     is_fit = ttl_s is None or (is_number(ttl_s) and is_time(ttl_s))
     return wanted("ttl_s", ttl_s, is_fit, "seconds, or None")
+
+
+def _copied(payload: Bytes) -> bytes:
+    found = bytes_of(payload)
+    require(wanted("payload", payload, found is not None, "bytes"))
+    return found or b""
