@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.recipe.queue import LockingQueue, Queue
 
 HERE = Path(__file__).parent
@@ -39,6 +40,7 @@ from leaderq.queues import (  # noqa: E402
     PutListener,
     SimpleDistributedQueue,
 )
+from leaderq.queues.wire.payload import decode  # noqa: E402
 
 LIMIT_S = 900.0
 LENT_MB = 300
@@ -166,6 +168,50 @@ def consume_flow(
     ):
         line.send(None)
         line.recv()
+    line.send(begun)
+
+
+def consume_bare_flow(
+    address: str, path: str, lock_path: str | None, pause_s: float, line: Connection
+) -> None:
+    """As :func:`consume_flow`, by a loop over kazoo with nothing else: it watches the children and,
+    for each, locks it (if there is a lock path), reads it, deletes it (if there is none) and begins
+    it, as Curator does. What Python and kazoo's client take at least.
+    """
+    begun: list[tuple[float, float]] = []
+    client, news, is_over = KazooClient(address), threading.Event(), threading.Event()
+
+    def consume(name: str) -> None:
+        item, lock = f"{path}/{name}", f"{lock_path}/{name}"
+        if lock_path:
+            client.create(lock, ephemeral=True)
+        value, stat = client.get(item)
+        if not lock_path:
+            client.delete(item, stat.version)
+        begun.append((float(decode(value).items[0]), time.monotonic()))
+        time.sleep(pause_s)
+        if lock_path:
+            client.delete(item)
+            client.delete(lock)
+
+    def work() -> None:
+        while not is_over.is_set():
+            news.clear()
+            for name in sorted(client.get_children(path, watch=lambda _: news.set())):
+                with suppress(NoNodeError, NodeExistsError):  # another consumer has it
+                    consume(name)
+            news.wait(1.0)
+
+    client.start()
+    for one in (path, lock_path):
+        client.ensure_path(one or path)
+    worker = threading.Thread(target=work)
+    worker.start()
+    line.send(None)
+    line.recv()
+    is_over.set()
+    worker.join()
+    client.stop()
     line.send(begun)
 
 
@@ -354,10 +400,18 @@ class Ours:
                 consumer.communicate(timeout=60)
 
     def flow(
-        self, rate: int, count: int, *, consumers: int, locks: bool, slow_s: float = 0.0
+        self,
+        rate: int,
+        count: int,
+        *,
+        consumers: int,
+        locks: bool,
+        slow_s: float = 0.0,
+        consume: Callable[..., None] = consume_flow,
     ) -> list[float]:
         """From each put to its begin, in the order of the puts; the first of several consumers may
-        be slow. Each consumer is a process of its own, as Python's are in production.
+        be slow. Each consumer is a process of its own, as Python's are in production, and runs
+        ``consume``.
         """
         path, spawn = self._ground.path(), get_context("spawn")
         lock_path = f"{path}-locks" if locks else None
@@ -367,7 +421,7 @@ class Ours:
                 ours, line = spawn.Pipe()
                 pause_s = slow_s if number == 0 else 0.0
                 given = (self._ground.address, path, lock_path, pause_s, line)
-                process = spawn.Process(target=consume_flow, args=given)
+                process = spawn.Process(target=consume, args=given)
                 process.start()
                 stack.callback(process.join)
                 lines.append(stack.enter_context(ours))

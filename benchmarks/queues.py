@@ -21,7 +21,8 @@ consume         without lock path, ``--items`` and (``consume-more``) ``--more``
 lock            with lock path, the same (``lock-more``)
 consume-multi   ``--more`` values in znodes of 100, without and with lock path
 kinds           id, priority and delay queues: put in the background, and consume
-latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal
+latency         milliseconds from put to begin at 100 puts/s: one consumer, two, two unequal;
+                also for a loop over kazoo with nothing else
 fair            the same, ours, beside a consumer that is hung, slow, paused, idle or not asking
 neighbour       milliseconds that an unrelated client's write takes beside our bulk work
 simple          SimpleDistributedQueue: offer, poll, ``poll_many(100)``; kazoo's ``Queue``
@@ -46,7 +47,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import is_fit_for, percentile, print_table, save, verdict
-from queue_sides import Curator, Ground, Kazoo, Ours
+from queue_sides import Curator, Ground, Kazoo, Ours, consume_bare_flow
 
 from leaderq.testing import ZooKeeperEnsemble, ZooKeeperServer
 
@@ -352,9 +353,14 @@ class Bench:
             ("slow beside free, lock path", 2, True, 0.1),
         ]
         for name, consumers, locks, slow_s in settings:
-            found: dict[str, list[list[float]]] = {"Curator": [], "ours": []}
+            sides = {
+                "Curator": self.curator.flow,
+                "bare kazoo": partial(self.ours.flow, consume=consume_bare_flow),
+                "ours": self.ours.flow,
+            }
+            found: dict[str, list[list[float]]] = {side: [] for side in sides}
             for number in range(1 + self.arguments.rounds):
-                for side, flow in (("Curator", self.curator.flow), ("ours", self.ours.flow)):
+                for side, flow in sides.items():
                     how: dict[str, Any] = {"consumers": consumers, "locks": locks, "slow_s": slow_s}
                     took_s = flow(RATE, RATE * (1 + FLOW_S), **how)[RATE:]
                     found[side] += [took_s] if number else []
@@ -363,10 +369,13 @@ class Bench:
                 line = {what: percentile([one[what] for one in rounds], 0.5) for what in SHARES}
                 most = {"max ms": round(1000 * max(map(max, flows)), 1)}
                 lines[f"{name}, {side}"] = {"n": sum(map(len, flows)), **line, **most}
-            ours, theirs = (lines[f"{name}, {side}"]["p99 ms"] for side in ("ours", "Curator"))
-            ratios[f"put to begin, {name}: p99 / Curator's"] = verdict(
-                ours / theirs, 1.25, at_most=True
+            ours, curator, bare = (
+                lines[f"{name}, {side}"]["p99 ms"] for side in ("ours", "Curator", "bare kazoo")
             )
+            for whose, theirs in (("Curator's", curator), ("a bare loop's", bare)):
+                ratios[f"put to begin, {name}: p99 / {whose}"] = verdict(
+                    ours / theirs, 1.25, at_most=True
+                )
         return lines, ratios
 
     def fair(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
