@@ -103,6 +103,7 @@ class _Claiming:
             asked = [one.name for one in choices if is_careful or one.version is not None]
             claims = read_claims(self._nodes.session, view.paths, asked)
             wanted: list[_Wanted] = []
+            now_ms, now_s = self._nodes.now_ms(), clock.now_s()
             for choice, answer in zip(choices, data, strict=False):
                 seen, former = claims.get(choice.name, (choice, DeliveryState()))
                 if isinstance(answer, LeaderqError):
@@ -110,7 +111,7 @@ class _Claiming:
                 elif choice.version != seen.version:
                     view.not_claimed(choice.name)
                 else:
-                    wanted += self._prepared(choice, answer[0], former)
+                    wanted += self._prepared(choice, answer[0], former, now_ms, now_s)
             found = self._taken(wanted)
         except BaseException:
             view.release(names)
@@ -118,9 +119,11 @@ class _Claiming:
         self._hand.held.update(dict.fromkeys(found))
         return found
 
-    def _prepared(self, choice: Choice, data: bytes, former: DeliveryState) -> list[_Wanted]:
+    def _prepared(
+        self, choice: Choice, data: bytes, former: DeliveryState, now_ms: int, now_s: float
+    ) -> list[_Wanted]:
         """Return what is to be claimed; nothing if the message is dead."""
-        now_ms, reason, frame = self._nodes.now_ms(), "", Frame(b"")
+        reason, frame = "", Frame(b"")
         # A consumer that takes a lease over says that the former one died with it, or hung.
         state = former
         if choice.is_held:
@@ -139,17 +142,14 @@ class _Claiming:
             over = transitions.end(self._nodes.paths, shard, choice, frame, state, letter=letter)
             self._bury(letter, over)
             return []
-        if self._is_delivery:
-            first_ms = former.first_ms or now_ms
-            state = state._replace(deliveries=former.deliveries + 1, first_ms=first_ms)
-        state = state.leased(self._mark, now_ms, self._lease_s)
+        state = state.leased(self._mark, now_ms, self._lease_s, is_delivery=self._is_delivery)
         operations = transitions.delivery(self._view.paths, choice, state)
         if frame.unique is Unique.STARTED and state.has_started:
             over = transitions.id_over(self._nodes.paths, frame, has_started=former.has_started)
             operations = (*operations, *over)
         version = 0 if choice.version is None else choice.version + 1
-        receipt, until_s = Receipt(self._view.paths.shard, choice.name, version), clock.now_s()
-        one = Delivery(self._hand, frame, state, receipt, self._lease_s, until_s + self._lease_s)
+        receipt = Receipt(self._view.paths.shard, choice.name, version)
+        one = Delivery(self._hand, frame, state, receipt, self._lease_s, now_s + self._lease_s)
         one.is_handed_out = not self._is_delivery  # else it is counted too early
         return [_Wanted(choice, one, operations)]
 
@@ -178,7 +178,7 @@ class _Claiming:
         return found
 
     def _claimed(self, chunk: Sequence[_Wanted]) -> list[Delivery]:
-        self._nodes.figures.add("timeouts", sum(each.choice.is_held for each in chunk))
+        self._nodes.figures.add("timeouts", len([1 for each in chunk if each.choice.is_held]))
         with self._view.lock:
             for _, one, _ in chunk:
                 since_s = one.until_s - one.lease_s
@@ -299,7 +299,8 @@ class DynoConsumer:
             one.is_handed_out = True
         if deliveries:
             self._figures.add("taken", len(deliveries))
-            self._figures.add("redelivered", sum(one.deliveries > 1 for one in deliveries))
+            again = [one for one in deliveries if one.state.deliveries > 1]
+            self._figures.add("redelivered", len(again))
         return deliveries
 
     def _standing(self, deliveries: list[Delivery]) -> list[Delivery]:
@@ -312,9 +313,9 @@ class DynoConsumer:
             return []  # they are released
         writer = membership.writer
         mark = membership.mark if writer.surely_stands() else None
-        # after that, which may wait for an answer
-        open_ones = (one for one in deliveries if not one.is_settled)
-        ours = [one for one in open_ones if one.left_s > 0 and one.state.member == mark]
+        now_s = clock.now_s()  # after that, which may wait for an answer
+        open_ones = [one for one in deliveries if not one.is_settled]
+        ours = [one for one in open_ones if one.until_s > now_s and one.state.member == mark]
         if len(ours) < len(deliveries):
             self.hand.release([one for one in deliveries if one not in ours], writer)
         return ours

@@ -1,15 +1,15 @@
 """A message that was handed out, the right to settle it, and all that one consumer has in hand.
 
 The servers are authoritative: each transition names the version of the claim that it expects.
-Whoever writes a transition of a delivery holds the delivery's lock, so no heartbeat makes a receipt
-stale that is being used.
+While a transition of a delivery is written, nobody else here writes another, so no heartbeat makes
+a receipt stale that is being used.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,20 +105,34 @@ class Delivery:
     ) -> None:
         self.hand, self.frame, self.state = hand, frame, state
         self.shard, self.name, self.version = receipt
-        self.id = frame.id or self.place
-        self.headers = frame.headers
-        self.priority = int(self.name[:2])
-        self.deliveries, self.failures = state.deliveries, state.failures
         self.lease_s, self.until_s = lease_s, until_s
         self.is_handed_out = self.is_settled = False
         self.due_ms = 0
         """When it is due again if it goes back without having been begun."""
         self._payload: bytes | None = None
-        self.lock = primitives.Lock()
-        """Held while it is being settled or extended."""
 
     def __repr__(self) -> str:
         return f"Delivery({self.id!r}, shard={self.shard!r}, deliveries={self.deliveries})"
+
+    @property
+    def id(self) -> str:
+        return self.frame.id or self.place
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.frame.headers
+
+    @property
+    def priority(self) -> int:
+        return int(self.name[:2])
+
+    @property
+    def deliveries(self) -> int:
+        return self.state.deliveries
+
+    @property
+    def failures(self) -> int:
+        return self.state.failures
 
     @property
     def payload(self) -> bytes:
@@ -212,7 +226,7 @@ class Delivery:
         if not seconds:
             self.release()
             return
-        with self.lock:
+        with self.hand.writing([self]):
             error = self.hand.extend({self: seconds})[self]
         if error is not None:
             raise error
@@ -265,6 +279,29 @@ class Hand:
     ) -> None:
         self.nodes, self._member, self._wake = nodes, member, wake
         self.held: dict[Delivery, _Kept | None] = nodes.held
+        self._busy = set[Delivery]()
+        """Those of which a transition is being written."""
+        self._freed = primitives.Condition()
+
+    @contextmanager
+    def writing(
+        self, deliveries: Iterable[Delivery], *, waits: bool = True
+    ) -> Iterator[list[Delivery]]:
+        """Within the block nobody else writes a transition of these. If somebody does now, this
+        waits for that or, without ``waits``, leaves those out; yields the others.
+        """
+        wanted, mine = dict.fromkeys(deliveries), list[Delivery]()
+        try:
+            with self._freed:
+                if waits:
+                    self._freed.wait_for(lambda: self._busy.isdisjoint(wanted))
+                mine = [one for one in wanted if one not in self._busy]
+                self._busy.update(mine)
+            yield mine
+        finally:
+            with self._freed:
+                self._busy.difference_update(mine)
+                self._freed.notify_all()
 
     def acknowledge(
         self, deliveries: Sequence[Delivery], also: Operations = ()
@@ -272,10 +309,7 @@ class Hand:
         """Acknowledge these deliveries, all under way together. Returns the error of each, or
         ``None``.
         """
-        once = list(dict.fromkeys(deliveries))
-        with ExitStack() as locks:
-            for one in sorted(once, key=id):  # or two calls could wait for each other
-                locks.enter_context(one.lock)
+        with self.writing(deliveries) as once:
             done_ms = self.nodes.now_ms()
             own = {one: self._end(one, one.state, done_ms=done_ms) for one in once}
             known = self._written({one: (*operations, *also) for one, operations in own.items()})
@@ -296,7 +330,7 @@ class Hand:
     def rest(self, one: Delivery, delay_s: Seconds, state: DeliveryState) -> None:
         """Put the message back, in this state; it is due in ``delay_s`` seconds."""
         seconds = in_seconds("delay_s", delay_s)
-        with one.lock:
+        with self.writing([one]):
             self._settle(one, self._rest(one, seconds, state))
         self.nodes.figures.add("returned")
 
@@ -308,7 +342,7 @@ class Hand:
     def kill(self, one: Delivery, reason: str, state: DeliveryState) -> None:
         nodes, (shard, name, _) = self.nodes, one.receipt
         paths = nodes.paths.shard(shard)
-        with one.lock:
+        with self.writing([one]):
             try:
                 data = b"" if one.is_settled else nodes.session.get(paths.message(name))[0]
             except NoNode as exc:
@@ -321,22 +355,18 @@ class Hand:
         """Put these messages back that were not settled; this does not count as a failure. A
         message that nobody has seen was not delivered either.
         """
-        for one in deliveries:
-            if not one.lock.acquire(blocking=False):  # it is being settled
-                continue
-            try:
+        with self.writing(deliveries, waits=False) as free:  # the others are being settled
+            for one in free:
                 if not one.is_settled:
                     count = one.state.deliveries - (not one.is_handed_out)
                     delay_s = max(0, one.due_ms - self.nodes.now_ms()) / 1000
                     state = one.state._replace(deliveries=count)
                     writer.submit(self._rest(one, delay_s, state))
                     self._settled([one])
-            finally:
-                one.lock.release()
 
     def extend(self, wanted: Mapping[Delivery, float]) -> Errors:
-        """Extend each lease by the given seconds, counted from now. The caller holds the
-        deliveries' locks.
+        """Extend each lease by the given seconds, counted from now. Called within
+        :meth:`writing`.
         """
         mark, now_ms, now_s = self._member().mark, self.nodes.now_ms(), clock.now_s()
         groups: dict[Delivery, Operations] = {}
@@ -362,8 +392,8 @@ class Hand:
         self._settled([one], are_gone=is_gone)
 
     def _written(self, wanted: Mapping[Delivery, Operations]) -> Errors:
-        """Write the transitions of these deliveries, and return the error of each. The caller holds
-        their locks.
+        """Write the transitions of these deliveries, and return the error of each. Called within
+        :meth:`writing`.
         """
         root, known = self.nodes.paths.root, Errors()
         for one in wanted:
@@ -443,14 +473,9 @@ class Hand:
         return max(_LEAST_S, soonest_s)
 
     def _extend_kept(self, wanted: Mapping[Delivery, float]) -> None:
-        with ExitStack() as locks:
-            free: dict[Delivery, float] = {}
-            for one, lease_s in wanted.items():
-                if one.lock.acquire(blocking=False):  # else it is being settled
-                    locks.callback(one.lock.release)
-                    if self.held.get(one) is not None:
-                        free[one] = lease_s
-            errors = self.extend(free) if free else {}
+        with self.writing(wanted, waits=False) as free:  # the others are being settled
+            kept_ones = {one: wanted[one] for one in free if self.held.get(one) is not None}
+            errors = self.extend(kept_ones) if kept_ones else {}
         for one, error in errors.items():
             if isinstance(error, StaleLease):
                 log.warning("lease lost message=%s error=%s", one.id, error)

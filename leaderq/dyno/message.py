@@ -203,11 +203,18 @@ class DeliveryState(NamedTuple):
         """
         return self.deliveries > 0 or self.first_ms > 0
 
-    def leased(self, member: str, now_ms: int, lease_s: float) -> DeliveryState:
-        """This state, while ``member`` has the message for ``lease_s`` seconds."""
+    def leased(
+        self, member: str, now_ms: int, lease_s: float, *, is_delivery: bool = False
+    ) -> DeliveryState:
+        """This state, while ``member`` has the message for ``lease_s`` seconds; ``is_delivery``: it
+        is handed out once more.
+        """
+        deliveries, failures, _, _, error, first_ms, _ = self
+        if is_delivery:
+            deliveries, first_ms = deliveries + 1, first_ms or now_ms
         lease_ms = int(lease_s * 1000)
-        until_ms = now_ms + lease_ms
-        return self._replace(member=member, until_ms=until_ms, lease_ms=max(1, lease_ms))
+        until_ms, lease_ms = now_ms + lease_ms, max(1, lease_ms)
+        return DeliveryState(deliveries, failures, member, until_ms, error, first_ms, lease_ms)
 
     def packed(self) -> bytes:
         error = f',"e":{_as_json(self.error[:MAX_ERROR])}' if self.error else ""

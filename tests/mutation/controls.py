@@ -119,10 +119,15 @@ m3 a letter that is sent back has priority 0: it keeps its priority
 -int(letter.name[:2])
 +0
 m4 the first delivery is the last one: first_ms: of the first delivery
-= dyno/consumer.py
--former.first_ms or now_ms
+= dyno/message.py
+-first_ms or now_ms
 +now_ms
+m7 a lease is extended while its message is settled: not extended while its message is being
+= dyno/delivery.py
+-mine = [one for one in wanted if one not in self._busy]
++mine = list(wanted)
 m5 everybody's own shard is the first: consumers are spread over the shards
+= dyno/consumer.py
 -at = rank % len(views)
 +at = 0
 m6 nobody steps aside: who meets another consumer steps aside
@@ -134,6 +139,11 @@ i1 every idle consumer lists for every item: an idle consumer asks once about wh
 = queues/consuming/listing.py
 -        if is_second:
 +        if False:
+i2 a loss counts again at the next look: who is beaten by a slow consumer now and then
+= queues/consuming/items.py
+-            found.gone.append(culprit)
++            found.gone.append(culprit)
++            found.again.append(culprit)
 
 == simulation/test_dyno_promises.py
 m26 any match is popped, not the best: the best message that is due

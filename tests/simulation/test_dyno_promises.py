@@ -80,6 +80,25 @@ def test_who_waits_for_more_gets_what_there_is_before_a_third_of_the_first_lease
     assert 1.9 < s.now_s - began_s < 2.1
 
 
+@scene(3)
+def test_a_lease_is_not_extended_while_its_message_is_being_acknowledged(s):
+    (a,) = sides(s, "a", lease_s=3.0)
+    a.push(Message(payload=b"x"))
+    (one,) = a.pop(1, 5.0)
+    a.keep([one])
+    hand, receipt = a.queue._hand, one.receipt
+
+    def acknowledge_slowly() -> None:
+        with hand.writing([one]):
+            clock.sleep(2.5)  # its lease is due to be extended meanwhile
+            assert one.receipt == receipt
+            assert one.left_s > 0
+        one.ack()
+
+    a.who.do(acknowledge_slowly)
+    assert left(s) == []
+
+
 @scene(5)
 def test_a_delivery_is_counted_when_it_leaves_pop(s):
     a, b = sides(s, "ab")
