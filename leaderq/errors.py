@@ -8,7 +8,8 @@ leave ``leaderq.zookeeper`` and ``leaderq.kafka``: they are the ``__cause__`` of
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -251,8 +252,23 @@ class RequestRefused(LeaderqError):
     """An operator's request cannot be carried out at present; the message says why."""
 
 
+_MALFORMED = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+
+
 class CorruptRecord(LeaderqError):
     """A znode of leaderq holds something that leaderq did not write; nothing was changed."""
+
+    @classmethod
+    @contextmanager
+    def unless(cls, what: str, path: str, data: bytes, remedy: str) -> Iterator[None]:
+        """Raise it if the block, which parses ``data`` of the znode ``path``, finds that this is
+        not ``what`` it should be.
+        """
+        try:
+            yield
+        except _MALFORMED as exc:
+            problem = f"the znode {path} holds {data[:60]!r}, which is not {what} ({exc})"
+            raise cls(f"{problem}; {remedy}") from exc
 
 
 class NoPermission(ZooKeeperError, AccessRefused):

@@ -215,11 +215,9 @@ def decode(kind: type[R], data: bytes, *, path: str) -> R:
     """
     if not data:
         return kind()
-    try:
+    name = kind.__name__
+    with CorruptRecord.unless(f"a {name}", path, data, _REMEDIES[name]):
         return _made(kind, json.loads(data))
-    except (ValueError, TypeError, RecursionError) as exc:
-        problem = f"the znode {path} holds {data[:60]!r}, which is not a {kind.__name__} ({exc})"
-        raise CorruptRecord(f"{problem}; {_REMEDIES[kind.__name__]}") from exc
 
 
 def _made(kind: type[R], found: object) -> R:

@@ -47,8 +47,8 @@ def encode_runs(runs: Runs) -> bytes:
 
 def decode_runs(data: bytes | None, *, path: str) -> Runs:
     """The runs in ``data``; raises :class:`CorruptRecord`."""
-    try:
-        return tuple(run_of(one) for one in json.loads(data)) if data else ()
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-        what = f"the znode {path} does not hold runs ({exc}), so it is not known what was done"
-        raise CorruptRecord(f"{what}; correct or delete it") from exc
+    if not data:
+        return ()
+    remedy = "so it is not known what was done: correct or delete it"
+    with CorruptRecord.unless("a list of runs", path, data, remedy):
+        return tuple(run_of(one) for one in json.loads(data))

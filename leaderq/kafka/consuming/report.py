@@ -107,19 +107,15 @@ def encode(report: DrainReport) -> bytes:
 
 def decode(data: bytes, *, path: str) -> DrainReport:
     """Parse a report that any version has written. Raises CorruptRecord, which names ``path``."""
-    try:
+    remedy = "delete it: a leader that drains writes it again within seconds"
+    with CorruptRecord.unless("a report of a leader", path, data, remedy):
         row = json.loads(data)
         found = _known(DrainReport, {**row, "set_aside": row.get(_SET_ASIDE, 0)})
         rows = found.pop("partitions", {}).items()
         lags = {name: PartitionLag(**_known(PartitionLag, row)) for name, row in rows}
         report = DrainReport(**found, partitions=lags)
         _check_types(report)
-    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
-        raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is not a report of a leader ({exc});"
-            " delete it: a leader that drains writes it again within seconds"
-        ) from exc
-    return report
+        return report
 
 
 def _known(kind: type[Any], found: Any) -> dict[str, Any]:

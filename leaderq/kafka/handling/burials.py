@@ -91,16 +91,12 @@ def read(session: Session, path: str) -> tuple[Burials, int | None]:
         data, stat = session.get(path)
     except NoNode:
         return {"asked": [], "done": []}, None
-    try:
+    remedy = "delete it: only requests to bury records are lost"
+    with CorruptRecord.unless("a list of such requests", path, data, remedy):
         found = json.loads(data)
         rows = {name: [dict(row) for row in found[name]] for name in ("asked", "done")}
         rows["asked"] = [{"at": str(row["at"]), "by": str(row["by"])} for row in rows["asked"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which leaderq did not write ({exc}); delete it:"
-            " only requests to bury records are lost"
-        ) from exc
-    return rows, stat.version
+        return rows, stat.version
 
 
 def ask(session: Session, path: str, place: str, who: str) -> None:

@@ -123,18 +123,14 @@ def decode(data: bytes, *, path: str) -> CrashCounts:
     """
     if not data:
         return CrashCounts()
-    try:
+    remedy = "delete it: a leader writes it again, and only the count of past deaths is lost"
+    with CorruptRecord.unless("a mark of attempts", path, data, remedy):
         found = json.loads(data)
         return CrashCounts(
             {Partition(*where): (at, deaths) for *where, at, deaths in _rows(found, "positions")},
             {RecordPlace(*place): deaths for *place, deaths in _rows(found, "killers")},
             frozenset(RecordPlace(*place) for place in _rows(found, "in_hand", 2)),
         )
-    except (ValueError, TypeError, AttributeError, RecursionError) as exc:
-        raise CorruptRecord(
-            f"the znode {path} holds {data[:60]!r}, which is not a mark of attempts ({exc}); delete"
-            " it: a leader writes it again, and only the count of past deaths is lost"
-        ) from exc
 
 
 def _rows(found: Any, name: str, numbers: int = 3) -> Iterable[Any]:

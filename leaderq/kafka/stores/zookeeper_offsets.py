@@ -84,7 +84,8 @@ class TopicOffsets:
     @classmethod
     def decoded(cls, data: bytes, path: str, version: int | None = None) -> TopicOffsets:
         """Parse ``data``, read from ``path``; fields of newer versions are ignored."""
-        try:
+        remedy = "put them right, or delete it to begin again as auto_offset_reset says"
+        with CorruptRecord.unless("the offsets of a topic", path, data, remedy):
             found = json.loads(data)
             epochs = found.get("epochs", {})
             offsets: dict[str, int] = {
@@ -92,11 +93,6 @@ class TopicOffsets:
                 for number, offset in found["offsets"].items()
             }
             return cls(offsets, int(found["term"]), str(found["write"]), version)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-            raise CorruptRecord(
-                f"{path} holds {data[:200]!r}, which leaderq did not write ({exc}); put the offsets"
-                " right by hand, or delete it to begin again as auto_offset_reset says"
-            ) from exc
 
 
 class ZooKeeperOffsets(KeepsEffects):
