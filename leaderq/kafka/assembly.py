@@ -41,7 +41,7 @@ from leaderq.kafka.groups import (
 )
 from leaderq.kafka.handling.batch_handler import BatchHandler
 from leaderq.kafka.handling.burials import BurialRequests
-from leaderq.kafka.handling.calls import HandleCalls
+from leaderq.kafka.handling.calls import CoroutineWorkers, HandleCalls
 from leaderq.kafka.handling.context import (
     DrainFigures,
     HandlingContext,
@@ -50,7 +50,6 @@ from leaderq.kafka.handling.context import (
 )
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import open_store

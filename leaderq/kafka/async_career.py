@@ -12,10 +12,9 @@ from leaderq.career import perform
 from leaderq.events import Stage
 from leaderq.kafka.career import KafkaCareer, is_ours
 from leaderq.kafka.declaration import Declaration
-from leaderq.kafka.handling.calls import HandleCalls
+from leaderq.kafka.handling.calls import CoroutineWorkers, HandleCalls
 from leaderq.kafka.handling.context import RecordOrder
 from leaderq.kafka.handling.on_error import PoisonRecord, is_about_records
-from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.running.async_career import AsyncLeaderCareer
 from leaderq.term import Term

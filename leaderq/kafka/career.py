@@ -17,9 +17,8 @@ from leaderq.kafka.assembly import Assembly, Environment, assembled
 from leaderq.kafka.clients.consumer import BatchLost
 from leaderq.kafka.clients.producer import MAX_MESSAGE_BYTES, Message, checked
 from leaderq.kafka.declaration import Declaration, check, declaration_of
-from leaderq.kafka.handling.calls import HandleCalls
+from leaderq.kafka.handling.calls import CoroutineWorkers, HandleCalls
 from leaderq.kafka.handling.on_error import OnError, PoisonRecord, is_about_records
-from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Record
 from leaderq.kafka.stores import STORES, chosen
 from leaderq.kafka.stores.handle_call import require_handle_call

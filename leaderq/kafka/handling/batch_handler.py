@@ -60,7 +60,15 @@ from leaderq.errors import Deposed, FromOutside, KafkaFenced, UnitAbandoned, tol
 from leaderq.kafka.clients.consumer import BatchLost, EffectRefused
 from leaderq.kafka.handling import chains
 from leaderq.kafka.handling.burials import RecordBuried
-from leaderq.kafka.handling.calls import CallFailure, attempt, attempt_awaited
+from leaderq.kafka.handling.calls import (
+    SLICE_S,
+    CallFailure,
+    SharedWork,
+    Start,
+    ThreadWorkers,
+    attempt,
+    attempt_awaited,
+)
 from leaderq.kafka.handling.chains import BatchPiece, InHand, Rested
 from leaderq.kafka.handling.context import BatchShape, HandlingContext, is_side_by_side, span
 from leaderq.kafka.handling.on_error import (
@@ -71,7 +79,6 @@ from leaderq.kafka.handling.on_error import (
     ProcessDied,
     RetryAfter,
 )
-from leaderq.kafka.handling.workers import SLICE_S, SharedWork, Start, ThreadWorkers
 from leaderq.kafka.record import Batch, Partition
 from leaderq.kafka.stores.handle_call import Effect, HandleCall
 from leaderq.term import Term

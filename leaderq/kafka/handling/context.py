@@ -14,9 +14,9 @@ from leaderq.errors import told
 from leaderq.kafka.clients.producer import Message
 from leaderq.kafka.dead_letters.format import new_dead_letter
 from leaderq.kafka.handling.burials import BurialRequests
+from leaderq.kafka.handling.calls import CoroutineWorkers
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import OnError
-from leaderq.kafka.handling.workers import CoroutineWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.term import Term
 

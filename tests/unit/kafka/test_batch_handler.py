@@ -30,8 +30,8 @@ from test_handling_laws import ALWAYS, BY_KEY
 
 from leaderq.errors import AlreadyStored, Deposed, KafkaError
 from leaderq.kafka.clients.consumer import KafkaAway
+from leaderq.kafka.handling.calls import ThreadWorkers
 from leaderq.kafka.handling.on_error import dead_letter, retry, skip
-from leaderq.kafka.handling.workers import ThreadWorkers
 from leaderq.kafka.record import Batch, Partition, Record
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.running import UnitAbandoned
