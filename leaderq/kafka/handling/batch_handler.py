@@ -481,14 +481,13 @@ class BatchWork(SharedWork):
         handled again, because the store has refused their effects.
         """
         self._tell_handled()
-        hand, alone, covers = self._hand, False, False
+        hand, alone = self._hand, False
         while pieces := hand.finished(alone=alone):
             covers = is_last and len(pieces) == hand.uncommitted
             try:
                 self._store(pieces, hand.ends if covers else chains.ends_of(pieces), is_last=covers)
             except EffectRefused as exc:
                 self._context.undo()
-                covers = False
                 if len(pieces) > 1:
                     alone = True
                 else:
@@ -500,12 +499,7 @@ class BatchWork(SharedWork):
                     self._context.marks.after(self._term, piece.records[0])
         if self.slides:
             self._due = hand.done + max(1, hand.uncommitted // 4)
-        if not is_last or covers:
-            return True
-        if hand.uncommitted:
-            return False
-        self._commit(hand.ends, is_last=True)
-        return True
+        return not (is_last and hand.uncommitted)
 
     def _store(
         self, pieces: Sequence[BatchPiece], ends: Mapping[Partition, int], *, is_last: bool

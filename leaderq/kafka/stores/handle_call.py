@@ -25,11 +25,11 @@ class HandleCall:
     """
 
     __slots__ = ("_token", "effects", "is_over")
+    _token: Token[HandleCall | None]  # from the beginning on
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         self.is_over = False
-        self._token: Token[HandleCall | None] | None = None
 
     def __enter__(self) -> list[Effect]:
         self._token = _current.set(self)
@@ -37,9 +37,8 @@ class HandleCall:
 
     def __exit__(self, *_: object) -> None:
         self.is_over = True
-        if self._token is not None:
-            with suppress(ValueError):  # a coroutine that is thrown away, in another context
-                _current.reset(self._token)
+        with suppress(ValueError):  # a coroutine that is thrown away, in another context
+            _current.reset(self._token)
 
 
 _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)

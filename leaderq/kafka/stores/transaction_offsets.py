@@ -226,7 +226,7 @@ class TransactionThread:
                 self._discard()
             else:
                 self._step(TransactionEvent.REFUSED)
-                self._abort()
+                self._abort(producer)
             raise
         self._step(TransactionEvent.COMMITTED)
 
@@ -241,7 +241,7 @@ class TransactionThread:
             self._discard()
             raise
         except Exception as exc:
-            self._abort()
+            self._abort(producer)
             if isinstance(exc, REFUSED_MESSAGES):
                 raise EffectRefused(exc) from exc
             raise
@@ -261,11 +261,9 @@ class TransactionThread:
             what = f"the broker gave up a transaction that was open for more than {limit_s:g} s"
             raise BatchLost(what) from exc
 
-    def _abort(self) -> None:
-        if self._producer is None:
-            return
+    def _abort(self, producer: ProducerClient) -> None:
         try:
-            self._producer.abort(_ABORT_S)
+            producer.abort(_ABORT_S)
         except Exception as exc:  # noqa: BLE001  (another producer takes its place, which aborts it too)
             log.debug("transaction not aborted, the next producer does it error=%s", exc)
             self._discard()
