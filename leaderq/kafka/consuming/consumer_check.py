@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 STILL_S, UNMOVED_S = 10.0, 30.0
 """A position has stalled after so many seconds; or after the second, if its log's end stands still
-too. Until then there must have been so many polls, or empty ones:
+too. Until then there must have been so many polls, of which an empty one counts as several:
 """
-POLLS, EMPTY_POLLS = 100, 10
+POLLS, AN_EMPTY_POLL = 100, 10
 _GONE_LOOKS = 3
 _TELL_OF_TRANSACTION_S = 30.0
 
@@ -43,7 +43,6 @@ class Observation:
     position: int
     end: int
     polls: int
-    empty_polls: int
 
 
 class StallWatch:
@@ -60,7 +59,9 @@ class StallWatch:
             since, at = before.get(where), (seen.position, seen.end)
             if since is None or since.position != seen.position or seen.position >= seen.end:
                 continue
-            if self._tried.get(where) != at and _has_stalled(since, seen):
+            still_s = STILL_S if seen.end > since.end else UNMOVED_S
+            is_late = seen.at_s - since.at_s >= still_s and seen.polls - since.polls >= POLLS
+            if is_late and self._tried.get(where) != at:
                 stalled.append(where)
                 self._tried[where] = at
             else:
@@ -70,13 +71,6 @@ class StallWatch:
     def restart(self) -> None:
         """Forget earlier looks: positions were set again, so these prove nothing."""
         self._since = {}
-
-
-def _has_stalled(since: Observation, seen: Observation) -> bool:
-    is_silent = seen.empty_polls - since.empty_polls >= EMPTY_POLLS
-    was_polled = is_silent or seen.polls - since.polls >= POLLS
-    still_s = STILL_S if seen.end > since.end else UNMOVED_S
-    return was_polled and seen.at_s - since.at_s >= still_s
 
 
 class TransactionWatch:
@@ -135,14 +129,13 @@ class ConsumerCheck:
         self._transactions = TransactionWatch()
         self._missing: frozenset[Partition] = frozenset()
         self._warned = False
-        self._polls = self._empty_polls = 0
+        self._polls = 0
         self._gone_looks = 0
         self._topics: frozenset[str] = frozenset()
         self.topic_ids: dict[str, str] = {}
 
     def polled(self, empty: bool) -> None:
-        self._polls += 1
-        self._empty_polls += empty
+        self._polls += AN_EMPTY_POLL if empty else 1
 
     def look(
         self, consumer: ConsumerClient, now_s: float, wait_s: float, resting: Collection[Partition]
@@ -153,7 +146,7 @@ class ConsumerCheck:
         added = self._lacks_topics(consumer) | self.misses(consumer)
         ends, positions = consumer.end_offsets(wait_s), consumer.positions()
         observations = {
-            where: Observation(now_s, positions[where], end, self._polls, self._empty_polls)
+            where: Observation(now_s, positions[where], end, self._polls)
             for where, end in ends.items()
             if where in positions and where not in resting
         }
