@@ -17,7 +17,7 @@ from leaderq.base import clock
 from leaderq.config import KafkaSecurity
 from leaderq.errors import ConfigurationError, LeaderqError
 from leaderq.kafka.clients.client_options import bootstrap_servers, connection_table
-from leaderq.kafka.clients.consumer import FAILURES, Failure
+from leaderq.kafka.clients.consumer import FAILURES, Failure, advice
 
 _TELLING = {"_SSL", "_RESOLVE", "_TRANSPORT"}
 _UNUSABLE = {"_INVALID_ARG", "_CONFLICT"}
@@ -78,12 +78,7 @@ class ConfluentConnection:
 
     def remedy(self) -> str:
         """Return advice for when no broker answers, with the last connection error, if any."""
-        asked = "is Kafka listening there, and may this host reach it?"
-        return (
-            asked
-            if self._cause is None
-            else f"{asked} The last attempt ended with {self._cause.str()}"
-        )
+        return advice(None if self._cause is None else self._cause.str())
 
     def made(self, kind: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
         """Return a client of class ``kind``. Raises ConfigurationError if it refuses an option of

@@ -269,15 +269,14 @@ class ConfluentConsumer(ConsumerClient):
             error = message.error()
             if error is None:
                 continue
+            where = Partition(message.topic(), message.partition())
             if error.name() == "_PARTITION_EOF":
-                self._ends[Partition(message.topic(), message.partition())] = message.offset()
+                self._ends[where] = message.offset()
                 continue
             found: LeaderqError = self._translated(error, "reading")
             if isinstance(found, OffsetOutOfRange) and "truncation" in error.str():
-                where = Partition(message.topic(), message.partition())
-                found = LogTruncated.at(
-                    f"reading at Kafka {self._settings.address!r}: {error.str()}", [where]
-                )
+                at = f"reading at Kafka {self._settings.address!r}: {error.str()}"
+                found = LogTruncated(at, [where])
             # passes, or shows in joins, or in topic_ids
             if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):
                 log.debug("%s", found)

@@ -30,7 +30,7 @@ from leaderq.kafka.clients.producer import (
     given_up,
 )
 from leaderq.kafka.record import epoch_of
-from leaderq.threads import SerialExecutor, primitives
+from leaderq.threads import SerialExecutor
 
 log = logging.getLogger(__name__)
 
@@ -99,11 +99,9 @@ class ConfluentProducer(ProducerClient):
         self._calls.close()
         clients, self._client = [self._client], None
         # librdkafka's own clean-up happens when the object goes, and may wait for a broker.
-        closer = primitives.Thread(
-            target=_drop, args=(clients,), name="leaderq-kafka-close", daemon=True
-        )
-        closer.start()
-        closer.join(_CLOSE_S)
+        closing = SerialExecutor("leaderq-kafka-close")
+        closing.submit(partial(_drop, clients))
+        closing.close(_CLOSE_S)
 
     # ---- in transactions -------------------------------------------------------------------------
 

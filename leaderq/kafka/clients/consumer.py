@@ -70,6 +70,14 @@ def until_answered(request: Callable[[], T], timeout_s: float) -> T:
             clock.sleep(_ASK_AGAIN_S)
 
 
+def advice(last_error: object, more: str = "") -> str:
+    """Return what to do when no broker answers. ``last_error``: that of the last attempt to
+    connect, if it is known.
+    """
+    said = f"is Kafka listening there, and may this host reach it?{more}"
+    return said if last_error is None else f"{said} The last attempt ended with {last_error}"
+
+
 @contextmanager
 def connecting(address: str, remedy: Callable[[], str]) -> Iterator[None]:
     """Within the block, turn ``KafkaAway`` into ``ServersUnreachable``, with the advice of
@@ -108,13 +116,9 @@ class EffectRefused(KafkaError):
 class LogTruncated(OffsetOutOfRange):
     """Records read from ``partitions`` were cut off, and perhaps others written in their place."""
 
-    partitions: frozenset[Partition] = frozenset()
-
-    @classmethod
-    def at(cls, where: str, partitions: Iterable[Partition]) -> LogTruncated:
-        made = cls(str(Failure.GONE.error(where)))
-        made.partitions = frozenset(partitions)
-        return made
+    def __init__(self, at: str, partitions: Iterable[Partition]) -> None:
+        self.partitions = frozenset(partitions)
+        super().__init__(str(Failure.GONE.error(at)))
 
 
 class MessageInvalid(KafkaError):

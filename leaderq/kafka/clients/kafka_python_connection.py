@@ -29,10 +29,14 @@ from leaderq.kafka.clients.client_options import (
     connection_table,
     in_kafka_pythons_names,
 )
-from leaderq.kafka.clients.consumer import FAILURES, Failure, LogTruncated, connecting
+from leaderq.kafka.clients.consumer import FAILURES, Failure, LogTruncated, advice, connecting
 from leaderq.kafka.record import Partition
 
 DIRECT = "leaderq://direct"
+_OF_LOGINS = (
+    " Are protocol, mechanism, user and password right? (Brokers may refuse them by closing the"
+    " connection.)"
+)
 _UNUSABLE = (TypeError, ValueError, AssertionError)
 
 
@@ -194,16 +198,10 @@ def connected(kind: Callable[..., Client], address: str, options: dict[str, Any]
         return clients[-1]
 
     def remedy() -> str:
-        advice = "is Kafka listening there, and may this host reach it?"
-        if str(options.get("security_protocol")).startswith("SASL_"):
-            advice += (
-                " Are protocol, mechanism, user and password right? (Brokers may refuse them by"
-                " closing the connection.)"
-            )
+        is_login = str(options.get("security_protocol")).startswith("SASL_")
         why = managers[0].last_error if managers else None
-        if why is not None and not isinstance(why, native.KafkaTimeoutError):
-            advice += f" The last attempt ended with {why}"
-        return advice
+        known = None if isinstance(why, native.KafkaTimeoutError) else why
+        return advice(known, _OF_LOGINS if is_login else "")
 
     try:
         with connecting(address, remedy), errors_translated("connecting", address):
@@ -256,7 +254,7 @@ def failure_of(exc: BaseException) -> Failure:
 def translated(exc: BaseException, doing: str, address: str) -> LeaderqError:
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
     if isinstance(exc, native.LogTruncationError):
-        return LogTruncated.at(at, (Partition(*where) for where in exc.divergent_offsets))
+        return LogTruncated(at, (Partition(*where) for where in exc.divergent_offsets))
     return failure_of(exc).error(at)
 
 

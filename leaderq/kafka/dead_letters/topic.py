@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from leaderq.errors import KafkaError, MessageTooLarge, ServersUnreachable, UnknownTopic
 from leaderq.kafka.clients.consumer import BatchLost, KafkaAway
-from leaderq.kafka.clients.kafka_python_connection import errors_translated
 from leaderq.kafka.clients.producer import Message, ProducerClient
 from leaderq.kafka.dead_letters.format import shortened
 from leaderq.kafka.record import Record
@@ -107,7 +106,7 @@ class DeadLetterReader(TopicReader):
 
     def partitions_of(self, topic: str) -> frozenset[int]:
         """Return the partitions of any topic of this cluster; empty if it does not exist."""
-        with errors_translated("asking for partitions", self._settings.address):
+        with self._errors_translated("asking for partitions"):
             return frozenset(self._consumer.partitions_for_topic(topic) or ())
 
     def noted(self) -> dict[int, tuple[int, str]]:
