@@ -91,10 +91,16 @@ _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, Interrup
 
 class _EndAfterData:
     """A socket that reports its end, or its error, one read later, so that the client processes the
-    data before it first.
+    data before it first. It closes itself when nothing refers to it any more.
     """
 
     _has_given = False
+
+    def __del__(self) -> None:
+        # A client that is closed while it connects forgets the socket: the task that would close it
+        # never runs again, and whether it or the socket is collected first is chance.
+        with suppress(OSError):
+            self.close()  # type: ignore[attr-defined]
 
     def recv(self, bufsize: int = 1024, flags: int = 0) -> bytes:
         given_before, self._has_given = self._has_given, False
@@ -116,13 +122,7 @@ class _EndAfterData:
 
 
 class _Socket(_EndAfterData, sockets.socket):
-    """A socket that closes itself when nothing refers to it any more."""
-
-    def __del__(self) -> None:
-        # A client that is closed while it connects forgets the socket: the task that would close it
-        # never runs again, and whether it or the socket is collected first is chance.
-        with suppress(OSError):
-            self.close()
+    pass
 
 
 class _TlsSocket(_EndAfterData, ssl.SSLSocket):

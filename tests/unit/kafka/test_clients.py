@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.confluent_record import by_partition
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
+from leaderq.kafka.clients.kafka_python_connection import tls_context
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
 from leaderq.kafka.record import Partition
 
@@ -50,6 +52,16 @@ def librdkafkas(name: str) -> Any:
 def test_what_no_client_could_send_is_refused_where_it_is_made(odd, told):
     with pytest.raises(KafkaError, match=told):
         checked(Message(**{"topic": "t", "value": b"v", **odd}))
+
+
+def test_a_tls_socket_that_its_closed_client_has_forgotten_closes_itself():
+    ours, theirs = socket.socketpair()
+    context = tls_context(KafkaSecurity())
+    context.check_hostname = False
+    handshaking = context.wrap_socket(ours, do_handshake_on_connect=False)
+    del handshaking
+    with theirs:
+        assert theirs.recv(1) == b""
 
 
 def test_headers_are_sent_whatever_they_come_in():
