@@ -94,12 +94,12 @@ class ConsumerThread:
         if error is not None:
             raise error
 
-    def begin(self, term: Term, wait_s: float) -> bool:
-        """Take over for ``term``; return whether the former leader was fenced within ``wait_s``."""
+    def begin(self, term: Term, wait_s: float) -> None:
+        """Take over for ``term``; wait up to ``wait_s`` until the former leader is fenced."""
         self._gate = JoinGate(term)
         self._next_batch, self._is_behind = None, False
         request = self._asked(lambda consumer: consumer.joined or None)
-        return self._await(request, wait_s, term.ending.is_set) is not None
+        self._await(request, wait_s, term.ending.is_set)
 
     def is_consuming(self, term: Term) -> bool:
         return self._gate is not None and self._gate.term is term
@@ -108,7 +108,7 @@ class ConsumerThread:
         """Return the next batch; ``None``: none came within ``wait_s``, or the term is ending."""
         return self._handed(TermConsumer.offer, wait_s, term.ending.is_set)
 
-    def more(self, _term: Term, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
+    def more(self, wait_s: float, is_enough: Callable[[], bool]) -> Batch | None:
         """Return more records beside those in hand; from then on all of them are one batch.
         ``None`` if there were none, or no room for them, until ``wait_s`` had passed or
         ``is_enough()``.

@@ -327,7 +327,7 @@ class BatchWork(SharedWork):
                 self._commit_done()
             elif more is None or not takes_in or self._outcomes:
                 self.waker.wait(SLICE_S)
-            elif (batch := more(self._term, SLICE_S, is_enough)) is not None:
+            elif (batch := more(SLICE_S, is_enough)) is not None:
                 if careful(batch.records):  # it is handed out again, and handled otherwise
                     self._takes_in_until_s = 0.0
                 else:

@@ -157,9 +157,9 @@ class InHand:
         self._lock = primitives.Lock()
         self._chains: dict[object, Chain] = {}
         self._lanes: dict[Partition | None, deque[BatchPiece]] = {}
-        self._ready: list[tuple[int, int, int, int, Chain]] = []
+        self._ready: list[tuple[int, int, int, Chain]] = []
         self._turn = 0
-        self._ties = count()
+        self._numbers = count()
         self.ends: dict[Partition, int] = {}
         """To be committed once all of it is done."""
         self.done = 0
@@ -205,7 +205,7 @@ class InHand:
             for where, name, pieces in found:
                 if (chain := self._chains.get(name)) is None:
                     lane = self._lanes.setdefault(where, deque())
-                    chain = self._chains[name] = Chain(name, lane, next(self._ties))
+                    chain = self._chains[name] = Chain(name, lane, next(self._numbers))
                     fresh.append(chain)
                 for piece in pieces:
                     piece.chain, piece.turn = chain, self._turn
@@ -214,9 +214,9 @@ class InHand:
             for chain in fresh:
                 heappush(self._ready, self._place(chain))
 
-    def _place(self, chain: Chain) -> tuple[int, int, int, int, Chain]:
-        # The last number because no two chains may be compared: one ended may have the same.
-        return chain.pieces[0].turn, -len(chain.pieces), chain.number, next(self._ties), chain
+    @staticmethod
+    def _place(chain: Chain) -> tuple[int, int, int, Chain]:
+        return chain.pieces[0].turn, -len(chain.pieces), chain.number, chain
 
     def restart(self) -> None:
         """Make all chains ready, except those whose failure must be judged. Nobody may be following

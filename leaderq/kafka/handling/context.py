@@ -94,9 +94,9 @@ class HandlingContext:
     ``decode(record)`` returns exactly one record, which ``handle(records, term)`` is given instead
     of the raw one. It cannot drop a record: it returns one, or raises, and then ``on_error``
     decides. ``commit(term, ends)`` waits until these offsets are committed. ``commit_behind``, if
-    given, is used for the last ends of a batch, and need not wait. ``more(term, wait_s,
-    is_enough)`` returns more records; from then on they are one batch with those in hand. It
-    returns ``None`` if there were none, or no room for them, until ``wait_s`` or ``is_enough()``.
+    given, is used for the last ends of a batch, and need not wait. ``more(wait_s, is_enough)``
+    returns more records; from then on they are one batch with those in hand. It returns ``None`` if
+    there were none, or no room for them, until ``wait_s`` or ``is_enough()``.
     ``undo()`` drops effects that the store was given and has refused. ``undoes``: effects of a call
     of ``handle`` that failed vanish. ``commits_first``: *at most once*. ``send_dead_letter(term,
     topic, letter)`` has stored the letter when it returns, or the next ``commit`` stores it.
@@ -118,7 +118,7 @@ class HandlingContext:
     send_dead_letter: Callable[[Term, str, Message], None]
     on_error: OnError
     commit_behind: Callable[[Term, Mapping[Partition, int]], None] | None = None
-    more: Callable[[Term, float, Callable[[], bool]], Batch | None] | None = None
+    more: Callable[[float, Callable[[], bool]], Batch | None] | None = None
     decode: Callable[[Record], Record] | None = None
     rest: Callable[[Partition, float], bool] | None = None
     is_lost: Callable[[], bool] = lambda: False

@@ -139,7 +139,7 @@ def test_who_waits_for_records_beside_a_commit_is_answered_once():
     batch, asked = object(), thread._requests
 
     def more() -> Any:
-        return thread.more(TERM, 0.0, lambda: True)
+        return thread.more(0.0, lambda: True)
 
     assert (more(), more(), asked.qsize()) == (None, None, 1)
     question = asked.get()

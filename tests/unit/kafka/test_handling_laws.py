@@ -124,7 +124,7 @@ class Feed:
         self._handed = dict(self._career.committed)
         return self._next()
 
-    def more(self, _term: Any, _wait_s: float, is_enough: Any) -> Batch | None:
+    def more(self, _wait_s: float, is_enough: Any) -> Batch | None:
         if self._in_hand() + self._part <= self._most and (found := self._next()):
             return found
         threading.Event().wait(0.001)
