@@ -97,7 +97,8 @@ class ConsumerThread:
     def begin(self, term: Term, wait_s: float) -> None:
         """Take over for ``term``; wait up to ``wait_s`` until the former leader is fenced."""
         self._gate = JoinGate(term)
-        self._next_batch, self._is_behind = None, False
+        self._question = self._next_batch = None
+        self._is_behind = False
         request = self._asked(lambda consumer: consumer.joined or None)
         self._await(request, wait_s, term.ending.is_set)
 
@@ -120,17 +121,14 @@ class ConsumerThread:
         question, is_stale = self._question, self.is_lost()  # abandoned before it was taken
         if batch is not None and not is_stale:
             return batch
-        if question is None or is_stale or not self._may_be_answered(question, ask):
+        if is_stale or (question is not None and question.ask != ask):
+            question = None
+        if question is None or (question is not self._newest and question.answer.empty()):
             question = self._question = self._asked(ask)
         answer = self._await(question, wait_s, stop)
         if answer is not None:
             self._question = None
         return cast("Batch | None", answer)
-
-    def _may_be_answered(self, question: _Request, ask: Ask) -> bool:
-        if question.gate is not self._gate or question.ask != ask:
-            return False
-        return question is self._newest or not question.answer.empty()
 
     def is_lost(self) -> bool:
         """Whether what was handed out last was abandoned: others may handle it, or an operator has
