@@ -51,7 +51,9 @@ class Positions:
         return self.parts[0] if self.parts else None
 
     def settle(self, ends: Offsets) -> None:
-        """Note that the offsets ``ends`` were committed; records after them stay in hand."""
+        """Note that the offsets ``ends`` were committed: of records in hand, of which those after
+        them stay there, or of partitions that begin there.
+        """
         self.committed.update(ends)
         left = (rest_of(part, self.committed) for part in self.parts)
         self.parts = [part for part in left if part is not None]
@@ -121,10 +123,6 @@ class Positions:
         for partition in set(self.committed) - set(held):
             del self.committed[partition]
         return moved
-
-    def add(self, starts: Offsets) -> None:
-        """Set where to begin in partitions that are new, or are to be read again."""
-        self.committed.update(starts)
 
 
 def joined(parts: Sequence[Batch]) -> Batch:

@@ -290,7 +290,11 @@ class TermConsumer:
             case GroupIncompatible():
                 raise KafkaError(self._explained(error)) from error
             case BatchLost():
-                self._lose(error)
+                what = "effects of a batch may be lost, the stored offsets decide error=%s"
+                log.warning(what, error)
+                self.joined = False
+                if not self.commits.lost():
+                    self.positions.drop()
             case EffectRefused():
                 self._confirmed = clock.now_s()  # the store has heard this leader
                 self.commits.refused(error)
@@ -312,13 +316,6 @@ class TermConsumer:
             raise KafkaError(error) from why
         self._discard()
         self._outage.not_before_s = now + MAX_BACKOFF_S
-
-    def _lose(self, why: BatchLost) -> None:
-        what = "effects of a batch may be lost, the stored offsets decide error=%s"
-        log.warning(what, why)
-        self.joined = False
-        if not self.commits.lost():
-            self.positions.drop()
 
     def _explained(self, exc: KafkaError) -> str:
         explanation = self._plan.explain_group() if self._store.in_group else ""
@@ -400,11 +397,8 @@ class TermConsumer:
         loaded = checked_offsets(loaded, f"load() of the offset store {self._store.word!r}")
         stored = {where: at for where, at in loaded.items() if where in held}
         self._ahead.clear()  # its records follow abandoned ones; the next steps may fail
-        if self._has_loaded:
-            self._resume(stored, held)
-        else:
-            self.positions, self._has_loaded = Positions(stored), True
-        positions = self.positions
+        self._resume(stored, held)
+        positions, self._has_loaded = self.positions, True
         changed = self._check.changed_topics(consumer)
         if fresh := held - positions.committed.keys():
             first = consumer.start_offsets(self._request_s)
@@ -416,7 +410,7 @@ class TermConsumer:
             self._check_forgotten(forgotten(self._reached, fresh, changed, first))
             self.commits.commit_positions_now(consumer, begin, 2 * self._request_s)
             self._tell_of_beginning(begin, {where: last[where] - first[where] for where in fresh})
-            positions.add(begin)
+            positions.settle(begin)
         self._reset(consumer, changed)
         self._place(consumer)
         self._joins = joins
@@ -553,7 +547,7 @@ class TermConsumer:
             what = "positions are gone, reading resumes begin=%s partitions=%s"
             log.warning(what, self._plan.start, _names(sorted(new)))
             self.commits.commit_positions_now(consumer, new, 2 * self._request_s)
-            self.positions.add(new)
+            self.positions.settle(new)
             self._place(consumer)
         self._check.accept(consumer, recreated)
         return bool(new)

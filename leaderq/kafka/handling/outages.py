@@ -92,7 +92,7 @@ def _judged(error: BaseException, depth: int) -> bool | None:
     found = leaves(error)
     if found != [error]:
         return all(map(is_outage, found))
-    own = _by_numbers(error)
+    own = next((said for judge in _NUMBERS if (said := judge(error)) is not None), None)
     if own is not None:
         return own
     own, cause = _by_class(error), error.__cause__
@@ -107,13 +107,6 @@ def _wraps_a_drivers(error: BaseException) -> bool:
     is then its cause.
     """
     return not _DB_API.isdisjoint(kind.__name__ for kind in type(error).__mro__)
-
-
-def _by_numbers(error: BaseException) -> bool | None:
-    for judge in _NUMBERS:
-        if (answer := judge(error)) is not None:
-            return answer
-    return None
 
 
 def _by_class(error: BaseException) -> bool | None:

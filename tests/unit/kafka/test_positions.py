@@ -150,7 +150,7 @@ def test_positions_of_others_are_not_taken_over_and_new_ones_are_added():
         positions.advance({A: at, B: 9})
         assert positions.committed == positions.handed == {A: committed}
     assert given_ == {A: 1}
-    positions.add({B: 2})
+    positions.settle({B: 2})
     assert positions.committed == positions.handed == {A: 4, B: 2}
 
 
