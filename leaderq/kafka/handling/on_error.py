@@ -181,11 +181,6 @@ class OnError:
     ask_user: AskUser | None = None
     only: ErrorClasses | None = None
 
-    @property
-    def holds_up(self) -> bool:
-        """Whether the work waits while an outage lasts."""
-        return self.terminal.passes_over or self.retries > 0
-
     def letters_topic(self, career: str) -> str | None:
         """Return the topic on which ``career`` sets records aside; ``None`` if it does not."""
         if self.terminal is not Ending.DEAD_LETTER:
@@ -382,7 +377,8 @@ class ErrorJudge:
     def __init__(self, policy: OnError, *, commits_first: bool = False) -> None:
         self._policy = policy
         self._commits_first = commits_first
-        self._may_hold_up = not commits_first or policy.retries > 0
+        passes_over = policy.terminal.passes_over and not commits_first
+        self._may_hold_up = policy.retries > 0 or passes_over
         self._since_s: float | None = None
         self._times = 0
         self._error: type[BaseException] | None = None
@@ -390,7 +386,7 @@ class ErrorJudge:
 
     def is_outage(self, error: BaseException) -> bool:
         """Whether the work is to be held up because of ``error``."""
-        return self._may_hold_up and self._policy.holds_up and self._policy.is_outage(error)
+        return self._may_hold_up and self._policy.is_outage(error)
 
     def decide(
         self,

@@ -179,7 +179,11 @@ def test_the_rest_of_a_policy_is_as_documented():
     assert (on_error.BACKOFF_S, on_error.MAX_BACKOFF_S, on_error.DEATHS) == (0.5, 30.0, 3)
     assert (on_error.LONGEST_S, on_error.MOST_IN_A_ROW) == (300.0, 100)
     policies = (OnError(), skip(), dead_letter(), dead_letter("x"), retry(1))
-    assert [each.holds_up for each in policies] == [False, True, True, True, True]
+    outage = DependencyUnavailable("away")
+    held_up = [ErrorJudge(each).is_outage(outage) for each in policies]
+    assert held_up == [False, True, True, True, True]
+    first = [ErrorJudge(each, commits_first=True).is_outage(outage) for each in policies]
+    assert first == [False, False, False, False, True]
     topics = [each.letters_topic("c") for each in policies]
     assert topics == [None, None, "c-dead", "x", None]
     assert retry(1, 0.0).pause_s(1) == 0.1
