@@ -71,16 +71,9 @@ class ConfluentConsumer(ConsumerClient):
         self._connection = ConfluentConnection(settings.address, settings.security)
         self._scout = KafkaPythonConsumer(replace(settings, membership=False, options={}))
         self._committing: _Commit | None = None
-        self._membership = _Membership.NONE
-        self._held: frozenset[Partition] = frozenset()
-        self._next: dict[Partition, int] = {}
-        self._ends: dict[Partition, int] = {}
-        self._resting: frozenset[Partition] = frozenset()
-        self._unproved: dict[Partition, int] = {}
-        self._stash: list[Any] = []
-        self._gone: OffsetOutOfRange | None = None
-        self._is_reading = False
         self._fenced: KafkaFenced | None = None
+        self._unproved: dict[Partition, int] = {}
+        self._begin_again(frozenset(), _Membership.NONE)
 
     # ---- connecting ------------------------------------------------------------------------------
 
@@ -149,8 +142,12 @@ class ConfluentConsumer(ConsumerClient):
         consumer.assign([])
 
     def _begin_again(self, partitions: frozenset[Partition], membership: _Membership) -> None:
-        self._held, self._membership, self._resting = partitions, membership, frozenset()
-        self._stash, self._next, self._ends, self._gone = [], {}, {}, None
+        self._held, self._membership = partitions, membership
+        self._resting: frozenset[Partition] = frozenset()
+        self._stash: list[Any] = []
+        self._next: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        self._gone: OffsetOutOfRange | None = None
         self._is_reading = False
 
     @property
