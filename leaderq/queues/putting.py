@@ -117,11 +117,8 @@ class BoundedPut:
         self._watch: Subscription | None = None
         self._service = Service(f"leaderq-{name}-bound", self._run)
 
-    def begin(self) -> None:
-        self._writer.begin()
-        self._service.start()
-
     def send(self, groups: Sequence[OperationGroup], *, is_first: bool = False) -> None:
+        self._service.start()
         with self._lock:
             if (end := self._end) is None:
                 if is_first:
@@ -511,7 +508,6 @@ class Putter(Generic[T]):
                 return False
         if results is not None:
             results.expect(len(puts))
-        self._sender.begin()
         self._sender.send(puts)
         return True
 

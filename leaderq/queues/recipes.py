@@ -285,9 +285,8 @@ class QueueRecipe(CuratorQueue[T]):
         return self._removed([name]) == 1
 
     def _removed(self, names: Iterable[str]) -> int:
-        writer = self._putter.writer
-        writer.begin()
-        sent = [writer.submit(removal(self._paths, name)) for name in names]
+        submit = self._putter.writer.submit
+        sent = [submit(removal(self._paths, name)) for name in names]
         errors = [one.exception() for one in sent]
         for error in errors:
             if error is not None and not isinstance(error, OVERTAKEN):  # somebody was first

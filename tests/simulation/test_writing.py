@@ -82,7 +82,6 @@ def test_a_writer_that_was_refused_fails_what_it_was_given_and_can_begin_again(s
     def main() -> None:
         for number, kind in enumerate((NoPermission, type(None))):
             (future,) = map(tally.submit, creates(number, 1))
-            tally.begin()
             assert isinstance(future.exception(5), kind)
         assert tally.close(30)
 
@@ -197,10 +196,13 @@ def test_a_callback_that_raises_anything_keeps_no_other_group_from_its_outcome(s
 
     (a,) = s.guests("a")
     tally = writer(s, a, max_ops=2)
-    futures = [tally.submit(one) for one in creates(0, 5)]
-    for one in futures[:3]:
-        one.add_done_callback(raising)
-    a.do(tally.open)
-    assert a.do(lambda: tally.flush(float("inf")))
-    assert [one.exception(0) for one in futures] == [None] * 5
-    assert a.do(lambda: tally.close(30))
+
+    def main() -> None:
+        futures = [tally.submit(one) for one in creates(0, 5)]
+        for one in futures[:3]:
+            one.add_done_callback(raising)
+        assert tally.flush(float("inf"))
+        assert [one.exception(0) for one in futures] == [None] * 5
+        assert tally.close(30)
+
+    a.do(main)

@@ -138,7 +138,7 @@ class SequencedWriter:
         self._queue = SendQueue(max_ops=max_ops, max_bytes=min(MULTI_BYTES, self.limit))
         self.unsettled = 0
         """Groups whose outcome is not known yet."""
-        self._is_open = self._is_beginning = False
+        self._is_open = self._is_opening = False
         self._owner = 0
         self._born = 0
         self.made_ms = 0
@@ -164,7 +164,7 @@ class SequencedWriter:
             self._owner, self._born = stat.ephemeral_owner, stat.czxid
             self.made_ms = stat.mtime_ms
             self._queue.number = stat.version
-            self._is_open = True
+            self._is_open = self._is_opening = True
             self._queue.is_halted = False
         self._session.add_listener(self._on_state)
         if self._is_ephemeral_over():  # between the reading and the listening
@@ -173,17 +173,6 @@ class SequencedWriter:
         if not self.is_ephemeral:
             parent = parent_of(self.path)
             self._in_background(lambda: sweep(self._session, parent, stat.mtime_ms))
-
-    def begin(self) -> None:
-        """As :meth:`open`, but without waiting: when there is a connection. If the servers refuse
-        it, everything that was submitted fails with their error, and the next call tries again.
-        """
-        with self._lock:
-            if self._is_beginning or self._is_open:
-                return
-            self._is_beginning = True
-        self._session.add_listener(self._on_state)
-        self._in_background(self._recover)
 
     def _made(self) -> Stat:
         """Create the guard and return its ``Stat``, for which a second write is needed."""
@@ -244,7 +233,8 @@ class SequencedWriter:
 
     def send(self, groups: Sequence[OperationGroup]) -> None:
         """Send groups that the caller made, whose paths are known to be valid. Each group is told
-        its own outcome.
+        its own outcome. If this is not open, it opens when there is a connection; if the servers
+        refuse that, everything that was sent fails with their error, and the next call tries again.
         """
         limit = self.limit
         large = [group for group in groups if group.size > limit]
@@ -257,11 +247,15 @@ class SequencedWriter:
             if (end := self._end) is None:
                 self._queue.waiting.extend(fit)
                 self.unsettled += len(fit)
+            was_opening, self._is_opening = self._is_opening, True
             is_sender_wanted = self._queue.may_send
         if end is not None:
             tell(fit, end)
         elif is_sender_wanted:
             self._send_more()
+        elif not was_opening:
+            self._session.add_listener(self._on_state)
+            self._in_background(self._recover)
 
     def withdraw_those(self, wanted: Callable[[OperationGroup], bool]) -> list[OperationGroup]:
         """Remove and return the waiting groups for which ``wanted(group)`` is true: they are
@@ -408,7 +402,7 @@ class SequencedWriter:
             return False
         except LeaderqError as exc:
             with self._lock:
-                self._is_beginning, (_, groups) = False, self._queue.empty()
+                self._is_opening, (_, groups) = False, self._queue.empty()
             self._settle(groups, exc)
         return True
 
