@@ -57,8 +57,10 @@ class DeathRecords:
         self._paths = paths
         self._own: str | None = None
         self._listed: list[str] = []
-        self._left: dict[str, set[str]] = {}  # record of a dead consumer: the names it held
-        self._resolved: dict[str, set[str]] = {}
+        self._left: dict[str, tuple[bool, set[str]]] = {}
+        """By the record of a dead consumer: whether it held one item alone, and those of its items
+        that are not dealt with.
+        """
 
     def open(self, member: str) -> None:
         self._own = path = join(self._paths.claims, name_of(member))
@@ -84,15 +86,15 @@ class DeathRecords:
         """
         dead = [name for name in self._listed if name not in members]
         new = [name for name in dead if name not in self._left]
-        self._left = {name: held for name, held in self._left.items() if name in dead}
+        self._left = {name: left for name, left in self._left.items() if name in dead}
         if not new:
             return
         found = existing(self._session, [join(self._paths.claims, name) for name in new])
         for path, (data, _) in found.items():
             held = self._still_there(_names(data))
             log.warning("consumer died queue=%s items=%d", self._paths.path, len(held))
-            self._left[name_of(path)], self._resolved[name_of(path)] = held, set()
-            self._drop_if_resolved(name_of(path))
+            self._left[name_of(path)] = len(held) == 1, held
+        self.settled(())
 
     def listed(self) -> None:
         self._listed = children_of(self._session, self._paths.claims)
@@ -104,25 +106,22 @@ class DeathRecords:
 
     def is_suspect(self, name: str) -> bool:
         """Whether two dead consumers held this item, and what killed them is not known."""
-        told = {one for held in self._left.values() if len(held) == 1 for one in held}
-        return sum(name in held and not held & told for held in self._left.values()) > 1
+        told = {one for is_alone, held in self._left.values() if is_alone for one in held}
+        return sum(name in held and not held & told for _, held in self._left.values()) > 1
 
     def deaths_of(self, name: str) -> int:
         """How many consumers have certainly died over this item."""
-        sizes = [len(held) for held in self._left.values() if name in held]
-        return len(sizes) if 1 in sizes else 0
+        are_alone = [is_alone for is_alone, held in self._left.values() if name in held]
+        return len(are_alone) if any(are_alone) else 0
 
     def settled(self, names: Iterable[str]) -> None:
         """Note that these items are dealt with, so that they are not suspects any more."""
         settled = set(names)
-        for record, held in list(self._left.items()):
-            self._resolved[record] |= held & settled
-            self._drop_if_resolved(record)
-
-    def _drop_if_resolved(self, record: str) -> None:
-        if self._left[record] <= self._resolved[record]:
-            del self._left[record], self._resolved[record]
-            self._delete(join(self._paths.claims, record))
+        for record, (_, held) in list(self._left.items()):
+            held -= settled
+            if not held:
+                del self._left[record]
+                self._delete(join(self._paths.claims, record))
 
     def _still_there(self, names: set[str]) -> set[str]:
         ordered = sorted(names)
@@ -276,11 +275,7 @@ class ConsumerDeathWatcher(ReadAfterNews):
 
     def _wake_java_if_idle(self) -> None:
         """Only if unlocked items are left: consumers that were awake have taken others by now."""
-        lock_path = self._paths.lock_path or ""
-        there, held = self._session.exists(self._paths.path), self._session.exists(lock_path)
-        if there is None or there.num_children <= (0 if held is None else held.num_children):
-            return
-        locked = set(children_of(self._session, lock_path))
+        locked = set(children_of(self._session, self._paths.lock_path or ""))
         now = clock.now_ms()
         free = (
             name

@@ -228,7 +228,7 @@ def test_what_was_held_at_two_deaths_is_a_suspect_until_it_is_known_over_what_th
     left: list[set[str]], suspects: set[str], deaths: dict[str, int]
 ) -> None:
     records = DeathRecords(None, QueuePaths("/q"))  # type: ignore[arg-type]
-    records._left = {str(number): held for number, held in enumerate(left)}
+    records._left = {str(number): (len(held) == 1, held) for number, held in enumerate(left)}
     assert {name for name in "abc" if records.is_suspect(name)} == suspects
     assert {name: count for name in "abc" if (count := records.deaths_of(name))} == deaths
 
