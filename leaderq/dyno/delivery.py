@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from leaderq.base import clock
 from leaderq.base.arguments import Seconds, in_seconds
@@ -23,6 +23,7 @@ from leaderq.dyno.nodes import QueueNodes, apply_all, within
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import value_of
+from leaderq.engine.taken import Taken
 from leaderq.errors import (
     ConfigurationError,
     FromOutside,
@@ -38,9 +39,6 @@ from leaderq.zookeeper import Operation, SetData
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import Operations
 from leaderq.zookeeper.writing.writer import OVERTAKEN
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 log = logging.getLogger(__name__)
 _LEAST_S = 0.01
@@ -80,7 +78,7 @@ class Receipt(NamedTuple):
         return cls(shard, name, int(version))
 
 
-class Delivery:
+class Delivery(Taken):
     """One message, leased to this consumer until ``until_s`` (by ``leaderq.base.clock.now_s``) or
     the end of its session, whichever is first.
 
@@ -94,6 +92,8 @@ class Delivery:
     when your code does its work; see :attr:`left_s`, and :meth:`extend` the lease.
     """
 
+    is_settled = False
+
     def __init__(
         self,
         hand: Hand,
@@ -106,7 +106,7 @@ class Delivery:
         self.hand, self.frame, self.state = hand, frame, state
         self.shard, self.name, self.version = receipt
         self.lease_s, self.until_s = lease_s, until_s
-        self.is_handed_out = self.is_settled = False
+        self.is_handed_out = False
         self.due_ms = 0
         """When it is due again if it goes back without having been begun."""
         self._payload: bytes | None = None
@@ -231,26 +231,7 @@ class Delivery:
         if error is not None:
             raise error
 
-    def __enter__(self) -> Delivery:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if self.is_settled:
-            return
-        if exc is None:
-            self.ack()
-            return
-        try:
-            if isinstance(exc, Exception):
-                self.nack(exc)
-            else:  # the process is being ended: that is not the message's fault
-                self.release()
-        except LeaderqError as error:  # the caller must hear what the block raised
-            log.warning(
-                "not released, its lease ends by itself message=%s error=%s", self.id, error
-            )
+    _failed, _given_back = nack, release
 
 
 OnLease = Callable[[Delivery], object]

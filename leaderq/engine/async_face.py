@@ -11,25 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leaderq.base.arguments import Seconds, in_seconds
 from leaderq.base.timeouts import Deadline
+from leaderq.engine.taken import Taken
 from leaderq.errors import QueueClosed
 from leaderq.threads import primitives
 from leaderq.threads.event_loops import awaited
 
 _SLICE_S = 0.2
 """How soon a cancelled take is over on its thread."""
-
-
-class Taken(Protocol):
-    """An item or message that a queue hands out; leaving its ``with`` block settles it."""
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> object: ...
 
 
 R = TypeVar("R")

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.base import clock
@@ -25,6 +24,7 @@ from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import HandlerThreads
 from leaderq.engine.reading_ahead import result_of
 from leaderq.engine.serializers import value_of
+from leaderq.engine.taken import Taken
 from leaderq.errors import (
     BadVersion,
     ClaimLost,
@@ -228,7 +228,7 @@ class TakenZnode:
         return [together[at] for at in sorted(together)]
 
 
-class Item(Generic[T]):
+class Item(Taken, Generic[T]):
     """One value that was taken from a queue, until it is acknowledged or released. As a context
     manager, it is acknowledged at a clean end of the block, counts as failed if the block raises,
     and is released after an interrupt or in a cancelled task.
@@ -315,23 +315,7 @@ class Item(Generic[T]):
             if not self.is_settled:
                 self._leave(is_awaited=False)
 
-    def __enter__(self) -> Item[T]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if self.is_settled:
-            return
-        if error is None:
-            self.ack()
-        elif isinstance(error, Exception):
-            self.fail(error)
-        else:  # the process is being ended, or the task: that is not the item's fault
-            self.give_back()
+    _failed, _given_back = fail, give_back
 
     def __repr__(self) -> str:
         state = ", settled" if self.is_settled else ""
