@@ -308,12 +308,11 @@ class QueueRecipe(CuratorQueue[T]):
         :raises SessionClosed: the session was closed by its owner.
         """
         deadline = Deadline.asked(timeout_s, None)
-        self._check_open()
         try:
             self._begin_to_take(deadline)
         except (ConnectionLost, SessionExpired):
             return None
-        return self._consumption.take(deadline.remaining_s)
+        return self._consumption.take(deadline, self._check_open)
 
     def __iter__(self) -> Iterator[Item[T]]:
         """The items, as :meth:`take` returns them, until the queue is closed; acknowledge each."""

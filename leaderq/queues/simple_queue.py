@@ -131,8 +131,9 @@ class SimpleDistributedQueue(CuratorQueue[bytes]):
         """As :meth:`take`, but the caller can still release the item to its place, with
         ``give_back()``, or to the end, with ``requeue()``. ``ack()`` has nothing left to do.
         """
-        self._begin_to_take(Deadline.asked(timeout_s, None))
-        return self._consumption.take(timeout_s)
+        deadline = Deadline.asked(timeout_s, None)
+        self._begin_to_take(deadline)
+        return self._consumption.take(deadline, self._check_open)
 
     def remove(self) -> bytes:
         """Take the item at the head.

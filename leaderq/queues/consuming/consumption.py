@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -38,7 +38,6 @@ from leaderq.observability import tracing
 from leaderq.queues.consumers import (
     BlockingQueueConsumer,
     ConsumerClosed,
-    QueueConsumer,
     QueueOptions,
     work_in_hand,
 )
@@ -345,7 +344,10 @@ class Item(Taken, Generic[T]):
         try:
             if term is not None:
                 return list(term.write(whole))
-            return self._queue.write(self._claim, whole) if whole else []
+            if not whole:
+                return []
+            answer = self._claim.membership.writer.submit(whole)
+            return result_of(answer, self._queue.engine.is_closing.is_set)
         except SessionExpired as exc:
             raise self._lost(exc) from exc
         except ZooKeeperError as exc:
@@ -404,27 +406,23 @@ class Consumption(Generic[T]):
     def __init__(
         self, session: Session, paths: QueuePaths, kind: QueueKind, options: QueueOptions[T]
     ) -> None:
-        self._session = session
-        self._paths = paths
         self.is_pushed = options.consumer is not None or options.consume_batch is not None
         name = options.name or paths.path.strip("/").replace("/", "-")
         workers = options.workers if self.is_pushed else 0
         self.engine = engine = Engine(session, paths, kind, name, options, workers)
         self._work = ItemWorkers(name, engine) if self.is_pushed else None
-        if isinstance(options.consumer, QueueConsumer):
-            engine.on_state = options.consumer.state_changed
         engine.give_back_idle = self._give_back_idle
         self._lock = primitives.Lock()
         # values of znodes that were taken, not handed out
         self._taken: deque[Item[T]] = deque()
         self._asked_s = clock.now_s()
-        self.is_started = self._is_closed = False
+        self.is_started = False
 
     def start(self) -> None:
         """Begin to consume, unless this was started before; after an error, call it again."""
         with self._lock:
-            if self._is_closed:
-                raise QueueClosed(f"queue {self._paths.path} was closed; make a new one")
+            if self.engine.is_closing.is_set():
+                raise QueueClosed(f"queue {self.engine.path} was closed; make a new one")
             if self.is_started:
                 return
             self.engine.start()
@@ -438,8 +436,8 @@ class Consumption(Generic[T]):
         are acknowledged when they are done.
         """
         with self._lock:
-            was_open = self.is_started and not self._is_closed
-            self._is_closed = True
+            was_open = self.is_started and not self.engine.is_closing.is_set()
+            self.engine.is_closing.set()
         if isinstance(consumer := self.engine.options.consumer, BlockingQueueConsumer):
             consumer.close()
         if not was_open:
@@ -452,18 +450,16 @@ class Consumption(Generic[T]):
 
         return self.engine.close(timeout_s, join_workers)
 
-    def take(self, timeout_s: float | None = None) -> Item[T] | None:
-        """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`."""
+    def take(self, deadline: Deadline, check: Callable[[], object]) -> Item[T] | None:
+        """See :meth:`QueueRecipe.take <leaderq.queues.QueueRecipe.take>`. ``check()`` raises an
+        error unless the queue is open.
+        """
         if self.is_pushed:
             raise QueueClosed(
-                f"queue {self._paths.path} has a consumer; items can be taken from one without"
+                f"queue {self.engine.path} has a consumer; items can be taken from one without"
             )
-        deadline = Deadline(timeout_s)
         while True:
-            if self._is_closed or not self.is_started:
-                state = "closed" if self._is_closed else "not started"
-                raise QueueClosed(f"queue {self._paths.path} is {state}")
-            self._session.check_open(self._paths.path)
+            check()
             self._asked_s = clock.now_s()
             if (item := self._next_taken()) is None:
                 for claim in self.engine.ready.take(1, deadline.left_s(_SHARED_S)):
@@ -495,16 +491,12 @@ class Consumption(Generic[T]):
         """
         if not self._taken:
             return False
-        if self.engine.pause_switch.is_paused or (
-            clock.now_s() > self._asked_s + _IDLE_S and not self._has_values_in_hand()
-        ):
+        left = Counter(item._taken for item in self._taken.copy())
+        is_in_hand = any(len(znode.open) != count for znode, count in left.items())
+        is_idle = clock.now_s() > self._asked_s + _IDLE_S and not is_in_hand
+        if is_idle or self.engine.pause_switch.is_paused:
             self._give_back_taken()
         return bool(self._taken)
-
-    def _has_values_in_hand(self) -> bool:
-        """Whether some values of a znode are worked on, and others not handed out."""
-        left = Counter(item._taken for item in self._taken.copy())
-        return any(len(znode.open) != count for znode, count in left.items())
 
     def _take_apart(self, claim: Claim) -> None:
         try:
@@ -528,13 +520,8 @@ class Consumption(Generic[T]):
             return items.done(claim)
         if taken.error is not None:
             settlement = items.failed(claim, left, taken.error, self.engine.options, stays=False)
-            log_failure(self._paths.path, settlement, taken.error)
+            log_failure(self.engine.path, settlement, taken.error)
             return settlement
         if taken.delay_s is not None:
             return items.requeued(claim, left, taken.delay_s)
         return items.interrupted(claim, left)
-
-    def write(self, claim: Claim, operations: Sequence[Operation]) -> list[Any] | None:
-        """Write these in one multi; returns the results, ``None`` if the answer was lost."""
-        answer = claim.membership.writer.submit(operations)
-        return result_of(answer, lambda: self._is_closed)

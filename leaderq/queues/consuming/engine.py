@@ -34,7 +34,7 @@ from leaderq.engine.members import OTHERS_S, Membership
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
 from leaderq.observability.figures import QueueFigures
-from leaderq.queues.consumers import QueueOptions
+from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import items
 from leaderq.queues.consuming.items import (
     TROUBLE_S,
@@ -120,10 +120,8 @@ class Engine:
         self.pause_switch = PauseSwitch(session, paths, self.notify)
         self._membership: Membership | None = None
         self._per_znode = 1.0  # values, in what was claimed last
-        self.on_state: Callable[[SessionState], object] = lambda _: None
         self.give_back_idle: Callable[[], bool] = bool
         """Gives back values of znodes that nobody takes; returns whether any are left."""
-        self._has_taken = False
 
     def start(self) -> None:
         """Begin to consume; returns when this consumer is a member of the queue, or raises what
@@ -278,8 +276,8 @@ class Engine:
         if self.figures.is_asked(clock.now_s()):
             self.figures.note(clock.now_s(), self._depths())
         self._listing.apply_events()
-        self._has_taken = self.give_back_idle()
         if self.pause_switch.is_paused:
+            self.give_back_idle()
             asks = self.ready.asks
             self._release_ahead()
             self.ready.answer(asks)
@@ -321,7 +319,8 @@ class Engine:
         if state is not SessionState.CONNECTED:
             self._listing.invalidate()
         try:
-            self.on_state(state)
+            if isinstance(consumer := self.options.consumer, QueueConsumer):
+                consumer.state_changed(state)
         except Exception:
             said = "state_changed of the consumer failed, the queue continues state=%s"
             log.exception(said, state.name)
@@ -450,7 +449,7 @@ class Engine:
         # Without shares all would be at the same names again, and the quickest get everything.
         steps = min(self._losses, _MOST_SKIPPED) if self._is_simple else 0
         skip = chance.randrange(wanted << steps) if steps else 0
-        names = waiting.take(wanted, now_ms, skip=skip) if waiting.has_own(now_ms) else []
+        names = waiting.take(wanted, now_ms, skip=skip, of_others=False)
         if not names:
             asks = self.ready.asks  # before the look that answers them
             if self._listing.stale_in_s <= 0 or asks > self.ready.answered:
@@ -522,13 +521,13 @@ class Engine:
 
     def _sleep(self, wanted: int) -> None:
         """Wait for news, or for the time at which something is due."""
-        wait_s = SCAN_S
+        wait_s, has_taken = SCAN_S, self.give_back_idle()
         if wanted > 0 or self.ready.wanted:
             wait_s = max(0.001, min(wait_s, self._listing.stale_in_s))
             if (next_ms := self._waiting.later_ms()) is not None:
                 # Not 0: what is another's for now would be looked for round and round.
                 wait_s = min(wait_s, max(0.001, (next_ms - clock.now_ms()) / 1000))
-        if (self.ready or self._has_taken) and not self.ready.wanted:
+        if (self.ready or has_taken) and not self.ready.wanted:
             wait_s = min(wait_s, HANGS_S)
         lets_others_go_first = self._is_second and self.ready.wanted and not self.ready
         if not self._inbox and not self._listing.has_news:

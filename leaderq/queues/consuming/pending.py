@@ -126,10 +126,10 @@ class PendingNames(DueOrder):
         self.in_hand.difference_update(names)
         self._names.difference_update(names)
 
-    def take(self, most: int, now_ms: int, *, skip: int = 0) -> list[str]:
-        """As :meth:`_take`: either names of the share or, if there are none, of others."""
+    def take(self, most: int, now_ms: int, *, skip: int = 0, of_others: bool = True) -> list[str]:
+        """As :meth:`_take`: either names of the share or, if there are none, ``of_others``."""
         bounds = [*self._returning.values()]
-        if self.has_own(now_ms):
+        if not of_others or self.has_own(now_ms):
             bounds.append((True,))
         return self._take(most, now_ms, skip=skip, before=min(bounds, default=None))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from leaderq.base.timeouts import Deadline
 from leaderq.queues.consumers import QueueOptions
 from leaderq.queues.consuming import Consumption
 from leaderq.queues.wire.names import QueueKind, prefix_for, sequence_of
@@ -98,6 +99,10 @@ def consuming(
         yield one
     finally:
         one.close(30.0)
+
+
+def taken(queue: Consumption[Any]) -> Any:
+    return queue.take(Deadline(60), lambda: None)
 
 
 def is_empty(session: Session) -> bool:

@@ -5,7 +5,7 @@ consumer lives through.
 from __future__ import annotations
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Flaky, Held, Seen, consuming, fill, is_empty, taken
 
 from leaderq.errors import BadVersion, QueueClosed
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
@@ -43,7 +43,7 @@ def test_the_users_own_writes_go_with_the_acknowledgement_or_not_at_all(session)
     session.create("/total", b"0")
     fill(session, [b"a"])
     with consuming(session) as queue:
-        item = queue.take(60)
+        item = taken(queue)
         with pytest.raises(BadVersion) as failure:
             item.ack([SetData("/total", b"1", version=0), SetData("/total", b"2", version=9)])
         assert failure.value.index == 1

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty
+from consumption import LOCKING, LOCKS, PATH, Seen, consuming, fill, is_empty, taken
 from kazoo.security import make_acl
 
 from leaderq.base.clock import now_s
@@ -35,7 +35,7 @@ def test_what_cannot_be_read_is_set_aside_with_its_bytes_and_without_its_neighbo
     seen = Seen()
     with consuming(session, seen if is_pushed else None, lock=lock, serializer=JSON) as queue:
         for _ in range(0 if is_pushed else 3):
-            with queue.take(60) as item:
+            with taken(queue) as item:
                 seen(item.value)
         assert seen.wait_for(3) == [7, 1, 3]
         eventually(lambda: is_empty(session) and len(session.children(f"{PATH}-dead")) == 3)
@@ -180,8 +180,8 @@ def test_ctrl_c_while_an_item_is_read_is_heard_and_costs_no_item(session, lock):
     interrupted = SimpleNamespace(serialize=bytes, deserialize=read)
     with consuming(session, lock=lock, serializer=interrupted) as queue:
         with pytest.raises(KeyboardInterrupt):
-            queue.take(60.0)
-        with queue.take(60.0) as item:
+            taken(queue)
+        with taken(queue) as item:
             assert item.value == b"a"
     assert is_empty(session)
     assert session.exists(DEAD) is None

@@ -59,6 +59,7 @@ def test_names_of_other_shares_are_taken_in_order_once_the_own_are_used_up() -> 
     names.is_settled(plain(3)[0])
     assert names.take(9, 0) == plain(3, 9), "others only after a look"
     assert not names.has_own(0)
+    assert names.take(9, 0, of_others=False) == []
     names.rest(plain(9)[0], 10)
     names.add(plain(12)[0])
     assert (names.has_own(0), names.first_key(0)) == (True, plain(12)[0])
