@@ -166,7 +166,7 @@ class DynoAdmin:
         index.replace(names, markers, at_ms)
         index.claims_listed(claims, at_ms)
         held = set(index.to_look_at(at_ms, everything=True))
-        due = set(index.peek(len(names), at_ms))
+        due = set(index.upcoming(len(names), at_ms))
         for name in names:
             due_ms = index.due_ms_of(name)
             rank = _HELD if name in held else 0 if name in due else 1

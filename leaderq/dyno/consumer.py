@@ -329,8 +329,7 @@ class DynoConsumer:
         differs then.
         """
         membership, is_changed = self.membership(), False
-        self._nodes.open()
-        if self._nodes.settings().is_paused:
+        if self._nodes.open().is_paused:
             return False
         lease_s = self._nodes.lease_s if lease_s is None else lease_s
         for view in self._in_order(membership):
@@ -479,8 +478,7 @@ class DynoConsumer:
                     self._ids.sweep_windows(self._now_ms(), member.writer)
                     self._sweep_shards(member.writer)
             if self._figures.is_asked(clock.now_s()):
-                found = shard_figures(self._nodes)
-                self._figures.note(clock.now_s(), depths(found))
+                self._figures.note(clock.now_s(), depths(shard_figures(self._nodes)))
         except Exception as exc:  # this thread goes on, or nothing would ever be extended again
             if isinstance(exc, QueueClosed) or self._session.state is SessionState.CLOSED:
                 self._minder.stop()

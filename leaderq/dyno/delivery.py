@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from leaderq.base import clock
@@ -241,8 +241,12 @@ Errors = dict[Delivery, LeaderqError | None]
 
 
 @dataclass(slots=True)
-class _Kept:
-    until_s: float | None
+class Kept:
+    """How a lease is kept; see :meth:`DynoQueue.keep`. ``until_s``: it is not extended beyond
+    that.
+    """
+
+    until_s: float
     ending: OnLease | None
     ending_s: float
     extended: OnLease | None
@@ -259,7 +263,7 @@ class Hand:
         self, nodes: QueueNodes, member: Callable[[], Membership], wake: Callable[[], object]
     ) -> None:
         self.nodes, self._member, self._wake = nodes, member, wake
-        self.held: dict[Delivery, _Kept | None] = nodes.held
+        self.held: dict[Delivery, Kept | None] = nodes.held
         self._busy = set[Delivery]()
         """Those of which a transition is being written."""
         self._freed = primitives.Condition()
@@ -404,18 +408,10 @@ class Hand:
 
     # -- leases that are kept ----------------------------------------------------------------------
 
-    def keep(
-        self,
-        deliveries: Iterable[Delivery],
-        most_s: float | None,
-        ending: OnLease | None,
-        ending_s: float,
-        extended: OnLease | None,
-    ) -> None:
-        until_s = None if most_s is None else clock.now_s() + most_s
+    def keep(self, deliveries: Iterable[Delivery], kept: Kept) -> None:
         for one in deliveries:
             if not one.is_settled:
-                self.held[one] = _Kept(until_s, ending, ending_s, extended)
+                self.held[one] = replace(kept)
         self._wake()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
@@ -435,7 +431,7 @@ class Hand:
                 if left_s <= 0:
                     self.held.pop(one, None)
                 continue
-            most_s = float("inf") if kept.until_s is None else kept.until_s - clock.now_s()
+            most_s = kept.until_s - clock.now_s()
             told_in_s = max(left_s, most_s) - kept.ending_s
             if kept.ending is not None and told_in_s > 0:
                 soonest_s = min(soonest_s, told_in_s)

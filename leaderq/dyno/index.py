@@ -193,12 +193,6 @@ class ShardIndex(DueOrder):
         self.in_hand.update(free)
         return [self._choice(name) for name in free]
 
-    def peek(self, most: int, now_ms: int) -> list[str]:
-        """Return the names that :meth:`choose` would choose, without choosing them."""
-        names = self._take(most, now_ms)
-        self.release(names)
-        return names
-
     def release(self, names: Iterable[str]) -> None:
         """Make these messages free again: their claim failed, or they were given back."""
         for name in names:
@@ -236,12 +230,7 @@ class ShardIndex(DueOrder):
         """Return the due time of each message that may be delivered now. Looks at every due
         message.
         """
-        self._promote(now_ms)
-        return [
-            self.due_ms_of(name)
-            for name in {entry[-1] for entry in (*self._listed, *self._due)}
-            if self._is_free(name, now_ms)
-        ]
+        return list(map(self.due_ms_of, self.upcoming(len(self), now_ms)))
 
     def due_ms_of(self, name: str) -> int:
         rest = self._rests.get(name)
@@ -257,15 +246,12 @@ class ShardIndex(DueOrder):
 
     def _entry_once_due(self, name: str) -> Entry:
         if (group := self._names[name].group) != NO_GROUP:
-            self._wait_in_group(name)
+            waiting = self._waiting.setdefault(group, [])
+            heapq.heappush(waiting, (self._urgency(name), name))
             head = self._head_of(group)
             assert head is not None  # the message is one of the group
             name = head  # which may go before others now
         return self._entry(name)
-
-    def _wait_in_group(self, name: str) -> None:
-        waiting = self._waiting.setdefault(self._names[name].group, [])
-        heapq.heappush(waiting, (self._urgency(name), name))
 
     def order_of(self, name: str) -> tuple[int, int]:
         """The sort key of a message in the order of delivery. The first message of a group has the

@@ -5,9 +5,11 @@ See :class:`DynoQueue`. The layout and the reasons are in ``docs/design/dyno.md`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from leaderq.base import clock
@@ -27,20 +29,18 @@ from leaderq.dyno import transitions
 from leaderq.dyno.bodies import Bodies, BodyStore, MissingBody
 from leaderq.dyno.consumer import DynoConsumer
 from leaderq.dyno.dead_letters import DynoDeadLetters
-from leaderq.dyno.delivery import Delivery, OnLease, Receipt
+from leaderq.dyno.delivery import Delivery, Kept, OnLease, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Push, Pushed
-from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import (
     MESSAGES,
     DynoPaths,
     MessageName,
-    ShardPaths,
     escaped,
     group_of,
     name_prefix,
     parsed_name,
 )
-from leaderq.dyno.message import DeliveryState, DynoMessage, Frame, frame_of, is_wanted
+from leaderq.dyno.message import DynoMessage, Frame, frame_of, is_wanted
 from leaderq.dyno.nodes import (
     Leftover,
     QueueNodes,
@@ -85,6 +85,7 @@ _COUNT_S = 0.2
 """How often a producer counts the messages of a queue that has a limit."""
 _TRIES = 20
 _AT_A_TIME = 250
+_Errors = list[LeaderqError | None]
 
 
 class DynoQueue:
@@ -456,9 +457,9 @@ class DynoQueue:
             plain_function("ending", ending, or_none=True),
             plain_function("extended", extended, or_none=True),
         )
-        longest_s = None if most_s is None else in_seconds("most_s", most_s)
-        ending_s = in_seconds("ending_s", ending_s)
-        self._hand.keep(self._checked(deliveries), longest_s, ending, ending_s, extended)
+        until_s = math.inf if most_s is None else clock.now_s() + in_seconds("most_s", most_s)
+        kept = Kept(until_s, ending, in_seconds("ending_s", ending_s), extended)
+        self._hand.keep(self._checked(deliveries), kept)
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """Extend these leases no more."""
@@ -516,13 +517,10 @@ class DynoQueue:
     def peek(self, most: int = 1) -> list[DynoMessage]:
         """Return the messages that would be delivered next, without taking them."""
         out: list[DynoMessage] = []
-        now_ms = self._now_ms()
         for shard in self._nodes.shards():
             view = self._nodes.view(shard)
             view.refresh()
-            with view.lock:
-                names = view.index.peek(most - len(out), now_ms)
-            for name in names:
+            for *_, name in islice(view.upcoming(), most - len(out)):
                 with suppress(NoNode, CorruptItem, MissingBody):
                     data, _ = self._session.get(view.paths.message(name))
                     out.append(self._message(shard, name, data))
@@ -557,19 +555,35 @@ class DynoQueue:
         return self._end(id, held_too=False, done_ms=self._now_ms())
 
     def _end(self, id: str, *, held_too: bool = True, done_ms: int | None = None) -> bool:
-        body: list[str | None] = []
+        def end(shard: str, name: str) -> _Errors:
+            data, _ = self._session.get(self._paths.shard(shard).message(name))
+            return self._ended(shard, {name: frame_of(data)}, held_too=held_too, done_ms=done_ms)
 
-        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
-            if choice.is_held and not held_too:
-                return ()
-            frame = frame_of(self._session.get(paths.message(choice.name))[0])
-            body[:] = [frame.body]
-            return transitions.end(self._paths, paths.shard, choice, frame, state, done_ms=done_ms)
+        return self._change(id, end)
 
-        is_removed = self._change(id, operations)
-        if is_removed:
-            self._bodies.drop(body)
-        return is_removed
+    def _ended(
+        self,
+        shard: str,
+        frames: Mapping[str, Frame],
+        *,
+        held_too: bool,
+        done_ms: int | None = None,
+    ) -> _Errors:
+        """End these messages, except those in flight unless ``held_too``; return the error of each
+        that was to end.
+        """
+        claims = read_claims(self._session, self._paths.shard(shard), list(frames))
+        groups: list[Operations] = []
+        bodies: list[str | None] = []
+        for name, frame in frames.items():
+            choice, state = claims[name]
+            if held_too or not choice.is_held:
+                end = transitions.end(self._paths, shard, choice, frame, state, done_ms=done_ms)
+                groups.append(end)
+                bodies.append(frame.body)
+        errors = apply_all(self._nodes.writer(), groups, self._paths.root)
+        self._bodies.drop(body for body, error in zip(bodies, errors, strict=True) if error is None)
+        return errors
 
     def set_timeout(self, id: str, timeout_s: Seconds) -> bool:
         """Make a message due in ``timeout_s`` seconds, if nobody has it in flight. It keeps its
@@ -577,39 +591,34 @@ class DynoQueue:
         """
         seconds = in_seconds("timeout_s", timeout_s)
 
-        def operations(paths: ShardPaths, choice: Choice, state: DeliveryState) -> Operations:
-            name, version, marker = choice
+        def rest(shard: str, name: str) -> _Errors:
+            paths = self._paths.shard(shard)
+            (_, version, marker), state = read_claims(self._session, paths, [name])[name]
             state = state._replace(until_ms=self._now_ms() + int(seconds * 1000))
             if version is None:
-                return transitions.first_rest(paths, name, state)
-            if marker is None:
-                return ()  # in flight
-            later = transitions.rest(paths, name, version, state)
-            return Delete(paths.rest(marker)), *later
+                later = transitions.first_rest(paths, name, state)
+            elif marker is None:
+                return []  # in flight
+            else:
+                later = transitions.rest(paths, name, version, state)
+                later = (Delete(paths.rest(marker)), *later)
+            return apply_all(self._nodes.writer(), [later], self._paths.root)
 
-        return self._change(id, operations)
+        return self._change(id, rest)
 
-    def _change(
-        self, id: str, operations: Callable[[ShardPaths, Choice, DeliveryState], Operations]
-    ) -> bool:
-        """Write the operations that follow from the message's state, and try again if the state
-        changed meanwhile. Returns whether any were written.
+    def _change(self, id: str, write: Callable[[str, str], _Errors]) -> bool:
+        """Let ``write(shard, name)`` write what follows from the message's state, and try again if
+        the state changed meanwhile. Returns whether anything was written.
         """
         for _ in range(_TRIES):
-            place = self._ids.place(id)
-            if place is None:
+            if (place := self._ids.place(id)) is None:
                 return False
-            paths = self._paths.shard(place[0])
             try:
-                claims = read_claims(self._session, paths, place[1:])
-                found = operations(paths, *claims[place[1]])
+                errors = write(*place)
             except NoNode:
                 continue
-            if not found:
-                return False
-            (error,) = apply_all(self._nodes.writer(), [found], self._paths.root)
-            if error is None:
-                return True
+            if (error := next(iter(errors), None)) is None:
+                return bool(errors)
             if not isinstance(error, OVERTAKEN):
                 raise error
         raise ConnectionLost(f"message changes too often id={id} queue={self._paths.root}")
@@ -661,25 +670,12 @@ class DynoQueue:
         if older_s is not None:
             before_ms = self._now_ms() - int(in_seconds("older_s", older_s) * 1000)
         for shard in self._nodes.shards():
-            paths = self._paths.shard(shard)
             for batch in batched(self._nodes.messages(shard), _AT_A_TIME):
                 frames = {name: frame_of(data) for name, data in batch}
                 if before_ms is not None:
                     old = [one for one in frames.items() if 0 < one[1].enqueued_ms < before_ms]
                     frames = dict(old)
-                claims = read_claims(self._session, paths, list(frames))
-                wanted: list[tuple[Frame, Operations]] = []
-                for name, frame in frames.items():
-                    choice, state = claims[name]
-                    if held_too or not choice.is_held:
-                        end = transitions.end(self._paths, shard, choice, frame, state)
-                        wanted.append((frame, end))
-                groups = [operations for _, operations in wanted]
-                errors = apply_all(self._nodes.writer(), groups, self._paths.root)
-                for (frame, _), error in zip(wanted, errors, strict=True):
-                    if error is None:
-                        count += 1
-                        self._bodies.drop([frame.body])
+                count += self._ended(shard, frames, held_too=held_too).count(None)
         return count
 
     def find_stale(self, *, repair: bool = False) -> list[Leftover]:

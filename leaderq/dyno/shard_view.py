@@ -145,7 +145,6 @@ class ShardView(ReadAfterNews):
         told: set[str] = set()
         while True:
             with self.lock:
-                self.index.next_due_ms(now_ms)
                 names = self.index.upcoming(most, now_ms)
                 fresh = [
                     (*self.index.order_of(one), shard, one) for one in names if one not in told

@@ -40,11 +40,7 @@ def rest(paths: ShardPaths, name: str, version: int, state: DeliveryState) -> Op
 def first_rest(paths: ShardPaths, name: str, state: DeliveryState) -> Operations:
     """The operations that make a message, which was never delivered, due at ``state.until_ms``."""
     marker = rest_name(state.until_ms, 0, name)
-    return (
-        Check(paths.message(name)),
-        Create(paths.claim(name), state.packed()),
-        Create(paths.rest(marker)),
-    )
+    return *delivery(paths, Choice(name), state), Create(paths.rest(marker))
 
 
 def id_over(

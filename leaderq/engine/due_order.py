@@ -73,9 +73,8 @@ class DueOrder(ABC):
         return names
 
     def upcoming(self, most: int, now_ms: int) -> list[str]:
-        """Names that :meth:`_take` is likely to take next, of those that were due at its last call;
-        they are not in hand yet.
-        """
+        """Names that :meth:`_take` is likely to take next; they are not in hand yet."""
+        self._promote(now_ms)
         names = dict[str, None]()
         listed = reversed(self._listed)
         for entry in heapq.merge(listed, self._along_heap()) if self._due else listed:

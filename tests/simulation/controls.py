@@ -182,9 +182,8 @@ an extension by the redeemer keeps the former member: 0
 +            state = one.state.leased(one.state.member, now_ms, lease_s)
 a message is put off that may be gone: 32
 = dyno/transitions.py
--        Check(paths.message(name)),
--        Create(paths.claim(name), state.packed()),
-+        Create(paths.claim(name), state.packed()),
+-    return *delivery(paths, Choice(name), state), Create(paths.rest(marker))
++    return *delivery(paths, Choice(name), state)[1:], Create(paths.rest(marker))
 
 == messages.MessageLife kinds=(FREEZE_WORKER,), faults=8, lease_s=1.0
 pop returns leases that are over: 2
