@@ -562,8 +562,11 @@ class Putter(Generic[T]):
         """Pass on the outcome of puts. Called on the session's thread, or a writer's."""
         if error is None:
             self._figures.add("put", sum(len(put.value) if put.is_multi else 1 for put in puts))
-            if (made := puts[-1].made) is not None:
-                self._check_number(sequence_of(made))
+            number = sequence_of(puts[-1].made or "")
+            if not (0 <= number < WARN_FROM or self._has_warned):
+                self._has_warned = True
+                why = "item numbers run out soon, use a new path queue=%s number=%d"
+                log.warning(why, self._paths.path, number)
         else:
             error = explained(error, self._paths)
             for put in puts:
@@ -575,12 +578,6 @@ class Putter(Generic[T]):
         for waiter, some in groupby(puts, attrgetter("waiter")):
             if waiter is not None:  # last, because a waiting caller may flush at once
                 waiter.on_outcome(list(some), error)
-
-    def _check_number(self, number: int) -> None:
-        if not (0 <= number < WARN_FROM or self._has_warned):
-            self._has_warned = True
-            why = "item numbers run out soon, use a new path queue=%s number=%d"
-            log.warning(why, self._paths.path, number)
 
     def _told(self, puts: Sequence[Put]) -> None:
         """Make room after puts whose outcome the listeners, if there are any, know by now."""

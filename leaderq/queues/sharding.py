@@ -219,11 +219,10 @@ class Latch:
                 retry_until_connected(release, self._session.timeout_s)
             except LeaderqError as exc:
                 log.debug("place in the line not released path=%s error=%s", self._path, exc)
-            ended.set()
 
-        ended = primitives.Event()
-        Service("leaderq-sharder-leave", run).start()
-        ended.wait(timeout_s)
+        leaving = Service("leaderq-sharder-leave", run)
+        leaving.start()
+        leaving.stop(timeout_s)
 
 
 def children_made(session: Session, path: str, notify: Callable[[WatchEvent], None]) -> list[str]:
@@ -387,8 +386,14 @@ class QueueSharder(Generic[Q]):
         plan = plan_shards(self._states(names), self._policies)
         with self._lock:
             self._plan = plan
-        if self._is_leader and self._latch.seat is not None:
-            self._lead(plan, self._latch.seat)
+        if self._is_leader:
+            is_at_most = not (plan.fit or plan.needs_one_more)
+            if is_at_most and not self._told_at_most:
+                log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
+            self._told_at_most = is_at_most
+            if plan.needs_one_more:
+                self._make_shard(self._latch.seat)
+                self._adopt_all(self._shards())
 
     def _shards(self) -> list[str]:
         names = children_made(self._session, self.queue_path, self._wake)
@@ -405,15 +410,6 @@ class QueueSharder(Generic[Q]):
             name, items = name_of(path), stat.num_children
             number = next_number(stat.cversion, items)
             yield ShardState(name, items, number, was_full=name in self._plan.full)
-
-    def _lead(self, plan: ShardPlan, seat: Seat) -> None:
-        is_at_most = not (plan.fit or plan.needs_one_more)
-        if is_at_most and not self._told_at_most:
-            log.warning("all shards are full, at max_queues queue=%s", self.queue_path)
-        self._told_at_most = is_at_most
-        if plan.needs_one_more:
-            self._make_shard(seat)
-            self._adopt_all(self._shards())
 
     def _make_shard(self, seat: Seat | None) -> None:
         """As the leader (``seat``), or the first one; nothing if somebody was faster."""
