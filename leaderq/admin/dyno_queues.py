@@ -24,14 +24,12 @@ from leaderq.errors import CorruptItem, RequestRefused
 from leaderq.queues.admin import Browsed, DeadItem, Purged
 from leaderq.queues.admin.contents import delete_tree
 from leaderq.queues.wire.payload import Note
-from leaderq.threads import primitives
 from leaderq.zookeeper import GetData, Session
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.reading import SizedReader, children_of
 from leaderq.zookeeper.writing.groups import batched
 
 _AT_A_TIME = 250
-_LOOK_S = 1.0
 _HELD = 2
 """The rank of those that somebody has."""
 DYNO = "dyno"
@@ -261,7 +259,6 @@ class DynoDrain:
         self._keeper, self._queue = keeper, keeper.queue
         self._open: dict[str, Delivery] = {}
         self._kept: list[Delivery] = []
-        self._woken = primitives.Event()
 
     def __enter__(self) -> DynoDrain:
         return self
@@ -308,13 +305,6 @@ class DynoDrain:
         self.settle()
         left, self._open = self._open, {}
         self._queue.put_back(left.values())
-
-    def await_items(self, timeout_s: float) -> None:
-        self._woken.wait(min(timeout_s, _LOOK_S))
-        self._woken.clear()
-
-    def wake(self) -> None:
-        self._woken.set()
 
 
 def _taken_out(one: Delivery) -> BrowsedMessage:

@@ -9,7 +9,7 @@ reads, writes, or waits. A second signal is raised at once.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -29,13 +29,10 @@ def stop_early(_number: int, _frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """A context manager that handles signals as this module says. ``on_ask`` is called at the first
-    signal.
-    """
+    """A context manager that handles signals as this module says."""
 
     def __init__(self) -> None:
         self.is_asked = False
-        self.on_ask: Callable[[], object] = lambda: None
         self._is_safe = False
         self._former: list[Any] = []
 
@@ -68,4 +65,3 @@ class Stopping:
         is_first, self.is_asked = not self.is_asked, True
         if self._is_safe or not is_first:
             raise KeyboardInterrupt
-        self.on_ask()

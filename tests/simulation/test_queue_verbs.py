@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from leaderq.admin.dyno_queues import DynoAdmin
-from leaderq.base import clock
 from leaderq.cli import connecting, main
 from leaderq.dyno import Message
 from leaderq.dyno.message import Frame
@@ -108,21 +107,6 @@ def test_letters_that_cannot_be_moved_are_said_to_be_left(s, verb):
     sent_back = verb(a, "requeue", "/q", "--all", "--yes")
     assert sent_back == (0, "", f"0 sent back to /q; {why}; 1 remain\n")
     assert verb(a, "dead", "/q", "--drop", "--yes") == (0, "", f"0 dropped; {why}\n")
-
-
-@scene(1)
-def test_a_drain_that_is_woken_just_before_it_waits_does_not_wait(s):
-    (a,) = s.guests("a")
-    s.ask(lambda beside: beside.ensure_path("/q"))
-
-    def waited_s() -> float:
-        with QueueAdmin(a.session, QueuePaths("/q")).drain() as draining:
-            began_s = clock.now_s()
-            draining.wake()  # by a signal
-            draining.await_items(50.0)
-            return clock.now_s() - began_s
-
-    assert a.do(waited_s) < 1.0
 
 
 @scene(1)

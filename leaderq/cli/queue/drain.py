@@ -33,7 +33,7 @@ from leaderq.cli.signals import Stopping
 from leaderq.errors import ConfigurationError
 from leaderq.queues.admin import Browsed, QueueDrain
 
-_WAIT_S = 60.0
+_LOOK_AGAIN_S = 1.0
 _READ_WITHIN_S = 5.0  # after Ctrl-C, before the bytes in the pipe go back
 _FIRST_LOOK_S = 0.001
 _LAST_LOOK_S = 0.05
@@ -175,12 +175,11 @@ def drain(given: Given) -> ExitCode:
                 keeper.drain() as draining,
                 progress(total, "draining", wanted=is_shown) as on_progress,
             ):
-                stopping.on_ask = draining.wake
                 drained.run(draining, limit, on_progress)
                 while follow and drained.count != limit:
                     draining.settle()
-                    stopping.check()
-                    draining.await_items(_WAIT_S)
+                    with stopping.safely():
+                        clock.sleep(_LOOK_AGAIN_S)
                     drained.run(draining, limit and limit - drained.count, on_progress)
         except KeyboardInterrupt:
             if not follow:

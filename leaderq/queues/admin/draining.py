@@ -41,7 +41,6 @@ from leaderq.queues.admin.contents import (
 )
 from leaderq.queues.wire.names import QueueKind, prefix_of
 from leaderq.queues.wire.znodes import QueuePaths
-from leaderq.threads import primitives
 from leaderq.zookeeper import Create, Delete, Operation, Session, retrying
 from leaderq.zookeeper.paths import join
 from leaderq.zookeeper.retrying import retry_until_connected
@@ -50,7 +49,6 @@ from leaderq.zookeeper.writing.writer import OVERTAKEN, outcomes
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
-_LOOK_AGAIN_S = 1.0
 _LEFT = (NotEmpty, TooLarge)
 """Errors about items that have children, or leave no room in a request for our own operations."""
 
@@ -77,7 +75,6 @@ class QueueDrain:
         self._aside = paths.drained
         guard = join(paths.drains, f"{host.name()}:{host.pid()}")
         self._opening = operators_writer(session, paths, guard, ephemeral=True)
-        self._woken = primitives.Event()
         self._kept: list[str] = []
         self._open: dict[str, Browsed] = {}
 
@@ -144,15 +141,6 @@ class QueueDrain:
         """Delete the copies of items that were kept."""
         self._errors(([Delete(join(self._aside, name))] for name in self._kept), NoNode)
         self._kept.clear()
-
-    def await_items(self, timeout_s: float) -> None:
-        """Wait for :meth:`wake`, or a second, or ``timeout_s`` seconds if that is less."""
-        self._woken.wait(min(timeout_s, _LOOK_AGAIN_S))
-        self._woken.clear()
-
-    def wake(self) -> None:
-        """Make :meth:`await_items` return. May be called from any thread or signal handler."""
-        self._woken.set()
 
     def _read(self) -> Iterator[list[Browsed]]:
         path = self._paths.path
