@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.base import chance, clock, host
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.members import OTHERS_S, Membership
 from leaderq.engine.reading_ahead import RowsAhead
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
@@ -139,16 +140,14 @@ class Engine:
         """Stop claiming, let begun items be finished, release the rest; return whether all of that
         was done in ``timeout_s``.
         """
-        end = clock.now_s() + timeout_s
+        deadline = Deadline(timeout_s)
         self.is_closing.set()
         self._service.stop(timeout_s)
         membership = self._membership
         if self.is_locking:
             self._release(self.ready.drain())
         self.ready.close()
-        is_clean = join_workers(max(0.0, end - clock.now_s())) and self._service.stop(
-            max(0.0, end - clock.now_s())
-        )
+        is_clean = join_workers(deadline.remaining_s) and self._service.stop(deadline.remaining_s)
         self._release(self.ready.drain())
         self._listing.close()
         self.pause_switch.close()
@@ -158,7 +157,7 @@ class Engine:
             return is_clean
         # What a worker or a claim is busy with is not to be touched yet; and what is released while
         # there is no connection must be, once there is one: the session may last for long.
-        if not (is_clean and membership.writer.flush(max(0.5, end - clock.now_s()))):
+        if not (is_clean and membership.writer.flush(max(0.5, deadline.left_s(timeout_s)))):
 
             def leave_later(_service: Service) -> None:
                 while not (join_workers(60.0) and self._service.stop(60.0)):
@@ -169,7 +168,7 @@ class Engine:
 
             Service("leaderq-queue-close", leave_later).start()
             return False
-        is_clean = self._members.leave(membership, max(0.5, end - clock.now_s()))
+        is_clean = self._members.leave(membership, max(0.5, deadline.left_s(timeout_s)))
         self._has_failed = False
         self._read_inbox()
         return is_clean and not self._has_failed

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from leaderq.base import chance, clock
@@ -56,7 +56,6 @@ class DeathRecords:
         self._session = session
         self._paths = paths
         self._own: str | None = None
-        self._listed: list[str] = []
         self._left: dict[str, tuple[bool, set[str]]] = {}
         """By the record of a dead consumer: whether it held one item alone, and those of its items
         that are not dealt with.
@@ -80,11 +79,11 @@ class DeathRecords:
             return ()
         return (SetData(self._own, json.dumps(sorted(names)).encode()),)
 
-    def refresh(self, members: Collection[str]) -> None:
-        """Read the records of consumers that have died: those that are not among ``members``, which
-        must be listed later than the records (:meth:`listed`). Raises what the session raises.
+    def refresh(self, records: Sequence[str], members: Collection[str]) -> None:
+        """Read the records of consumers that have died: those of ``records`` that are not among
+        ``members``, which must be listed later. Raises what the session raises.
         """
-        dead = [name for name in self._listed if name not in members]
+        dead = [name for name in records if name not in members]
         new = [name for name in dead if name not in self._left]
         self._left = {name: left for name, left in self._left.items() if name in dead}
         if not new:
@@ -95,9 +94,6 @@ class DeathRecords:
             log.warning("consumer died queue=%s items=%d", self._paths.path, len(held))
             self._left[name_of(path)] = len(held) == 1, held
         self.settled(())
-
-    def listed(self) -> None:
-        self._listed = children_of(self._session, self._paths.claims)
 
     @property
     def has_suspects(self) -> bool:
@@ -180,12 +176,10 @@ class QueueMembers(Members):
 
     def _read(self) -> None:
         is_locking = self._paths.lock_path is not None
-        if is_locking:
-            self.deaths.listed()
+        records = children_of(self._session, self._paths.claims) if is_locking else []
         super()._read()
         names = self.names
-        if is_locking:
-            self.deaths.refresh(names)
+        self.deaths.refresh(records, names)
         own = name_of(self._own()[0])
         is_alone = own not in names or len(names) == 1
         self.share = None if is_alone else Share(names.index(own), len(names))
