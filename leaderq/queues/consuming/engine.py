@@ -187,7 +187,8 @@ class Engine:
         by_writer: dict[SequencedWriter, list[OperationGroup]] = {}
         for settlement in settlements:
             writer = settlement.claim.membership.writer
-            if settlement.is_return:  # what is ready behind it waits for it
+            if settlement.is_return and not settlement.rest_until_ms:
+                # what is ready behind it waits for it
                 name = settlement.claim.name
                 self._inbox.append(partial(self._waiting.returns, name))
                 self.ready.has_come(name)
@@ -348,14 +349,12 @@ class Engine:
         elif outcome is ItemOutcome.KEPT:
             self._members.deaths.settled([name])  # from now on its note tells of them
             return False
-        elif outcome in (ItemOutcome.RELEASED, ItemOutcome.REQUEUED):
-            is_released = outcome is ItemOutcome.RELEASED
-            if (free := settlement.created or (name if is_released else None)) is not None:
-                if settlement.rest_until_ms or not is_released:
-                    self._waiting.rest(free, settlement.rest_until_ms)
-                else:
-                    self._waiting.release([free])
-            return not is_released
+        elif settlement.is_return:
+            if settlement.rest_until_ms:
+                self._waiting.rest(name, settlement.rest_until_ms)
+            else:
+                self._waiting.release([name])
+            return False
         return True
 
     def _has_another_way(self, settlement: ItemSettlement, error: LeaderqError) -> bool:

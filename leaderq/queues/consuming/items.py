@@ -240,17 +240,8 @@ class ItemSettlement(OperationGroup):
     @property
     def is_return(self) -> bool:
         """Whether the item waits at its old place again once this is written."""
-        if self.outcome is not ItemOutcome.RELEASED or self.rest_until_ms:
-            return False
-        return not any(isinstance(op, Create) and op.sequential for op in self.operations)
-
-    @property
-    def created(self) -> str | None:
-        """The name of the item that it created; ``None`` if none, or if that is not known."""
-        for op, result in zip(self.operations, self.results or (), strict=False):
-            if isinstance(op, Create) and not op.ephemeral and isinstance(result, str):
-                return result.rpartition("/")[2]
-        return None
+        is_renamed = any(isinstance(op, Create) and op.sequential for op in self.operations)
+        return self.outcome is ItemOutcome.RELEASED and not is_renamed
 
 
 def done(claim: Claim) -> ItemSettlement:
