@@ -277,8 +277,8 @@ a claim takes no lock: 0
 -        return lock, Check(item, self.version)
 +        return Check(item, self.version), Check(item)
 a failed item is put again and not removed: 0
--        claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms
-+        claim, (_again(claim, left, note),), ItemOutcome.REQUEUED, until_ms
+-    return ItemSettlement(claim, (*_removal(claim), again), ItemOutcome.REQUEUED)
++    return ItemSettlement(claim, (again,), ItemOutcome.REQUEUED)
 
 == queues.QueueLife is_locking=True, is_taken=False
 an item is acknowledged before the work: 0
@@ -297,8 +297,8 @@ a put whose answer was lost is put again: 1
 == queues.QueueLife is_locking=True, kind=DistributedQueue, faults=1
 m13: others are not told how long what failed rests: 0
 = queues/consuming/items.py
--    note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
-+    note = _noted(claim, failures)
+-    until_ms = clock.now_ms() + int(min(wait_s, MAX_S) * 1000) if wait_s > 0 else None
++    until_ms = None
 
 == drain.DrainLife store="kafka", faults=8, by_key=True
 a key that is done commits the others: 5

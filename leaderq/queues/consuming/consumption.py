@@ -391,9 +391,7 @@ class Item(Taken, Generic[T]):
             engine.settle([gone])
 
     def _note(self, settlement: ItemSettlement) -> None:
-        self._queue.engine.settle(
-            [ItemSettlement(self._claim, (), settlement.outcome, settlement.rest_until_ms)]
-        )
+        self._queue.engine.settle([ItemSettlement(self._claim, (), settlement.outcome)])
 
     def _refuse_twice(self) -> None:
         if self.is_settled:

@@ -275,10 +275,8 @@ def requeued(claim: Claim, left: Sequence[bytes], wait_s: float) -> ItemSettleme
     """Puts the values ``left`` at the tail, with the item's id, priority or due time. They rest for
     ``wait_s`` seconds; this counts as a failure.
     """
-    note, until_ms = _failure_note(claim, claim.failures + 1, wait_s)
-    return ItemSettlement(
-        claim, (*_removal(claim), _again(claim, left, note)), ItemOutcome.REQUEUED, until_ms
-    )
+    again = _again(claim, left, _noted(claim, claim.failures + 1, wait_s))
+    return ItemSettlement(claim, (*_removal(claim), again), ItemOutcome.REQUEUED)
 
 
 def corrupt(claim: Claim, error: Exception) -> ItemSettlement:
@@ -324,9 +322,11 @@ def failed(
     wait_s = options.retry.delay_s(failures)
     if mode is not ErrorMode.KEEP or not (stays or claim.membership.is_locking):
         return requeued(claim, left, wait_s)
-    note, until_ms = _failure_note(claim, failures, wait_s)
+    note = _noted(claim, failures, wait_s)
     kept = rewritten(claim, left, note)
-    return ItemSettlement(claim, kept, ItemOutcome.KEPT, until_ms) if stays else _freed(claim, kept)
+    if not stays:
+        return _freed(claim, kept)
+    return ItemSettlement(claim, kept, ItemOutcome.KEPT, note.not_before_ms or 0)
 
 
 def rewritten(claim: Claim, left: Sequence[bytes], note: Note | None = None) -> Operations:
@@ -381,15 +381,10 @@ def _dead_letter(
     )
 
 
-def _failure_note(claim: Claim, failures: int, wait_s: float) -> tuple[Note, int]:
-    until_ms = clock.now_ms() + int(min(wait_s, MAX_S) * 1000)
-    note = replace(_noted(claim, failures), not_before_ms=until_ms if wait_s > 0 else None)
-    return note, until_ms
-
-
-def _noted(claim: Claim, failures: int) -> Note:
-    """The part of its note that an item keeps wherever it goes."""
-    return Note(attempt=failures, enqueued_ms=claim.enqueued_ms, trace=claim.note.trace)
+def _noted(claim: Claim, failures: int, wait_s: float = 0.0) -> Note:
+    """The note of an item wherever it goes; it rests for ``wait_s`` seconds."""
+    until_ms = clock.now_ms() + int(min(wait_s, MAX_S) * 1000) if wait_s > 0 else None
+    return Note(failures, claim.enqueued_ms, until_ms, claim.note.trace)
 
 
 def _encoded(claim: Claim, items: Sequence[bytes], note: Note) -> bytes:
