@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from terms import open_term
 
-from leaderq.errors import AlreadyStored, Deposed
+from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
 from leaderq.kafka.record import Partition, Record
 from leaderq.kafka.stores.database_offsets import DatabaseOffsets
+from leaderq.kafka.stores.handle_call import HandleCall
 from leaderq.term import OpenTerm, Reason
 
 WORKERS, BATCHES, RECORDS = 4, 12, 5
@@ -71,6 +72,31 @@ class DatabaseOffsetsContract:
         assert old.ending.is_set()
         self.write(successor, records(5, 6), new)
         assert results() == [0, 1, 2, 5, 3, 4, 5]
+
+    def test_records_may_come_in_any_order(self, a_store, results):
+        store, term = a_store(), open_term(1)
+        store.load(term)
+        self.write(store, [*reversed(records(0, 4)), *records(7, 8, partition=1)], term)
+        with pytest.raises(AlreadyStored, match="at offset 4, the batch starts at 3"):
+            self.write(store, [*reversed(records(3, 6))], term)
+        assert store.load(open_term(2)) == {Partition("t", 0): 4, Partition("t", 1): 8}
+
+    def test_what_a_second_transaction_of_one_call_would_pass_over_is_refused(
+        self, a_store, results
+    ):
+        """As where ``handle`` makes a transaction for each key."""
+        store, term = a_store(), open_term(1)
+        store.load(term)
+        zero, one, two, three = records(0, 4)
+        with HandleCall():
+            for record in (zero, one):
+                self.write(store, [record], term)
+            self.write(store, [three], term)
+            with pytest.raises(ConfigurationError, match=r"stored offset 4 of t-0, past .* at 2"):
+                self.write(store, [two], term)
+        with HandleCall(), pytest.raises(AlreadyStored):
+            self.write(store, [three], term)
+        assert results() == [0, 1, 3]
 
     def test_rows_may_be_mappings(self, a_store, results, mapping_rows):
         store, term = a_store(**mapping_rows), open_term(1)

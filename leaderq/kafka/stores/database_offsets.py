@@ -29,11 +29,14 @@ into *autocommit*.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from operator import attrgetter
 from typing import Any
 
-from leaderq.errors import AlreadyStored, ConfigurationError, Deposed
+from leaderq.base.arguments import require_finished
+from leaderq.errors import AlreadyStored, ConfigurationError, Deposed, told
 from leaderq.fencing import FencedRows, ParamStyle
 from leaderq.fencing.sql import (
     checked_table,
@@ -43,6 +46,7 @@ from leaderq.fencing.sql import (
     written,
 )
 from leaderq.kafka.record import Offset, Partition, Record, after, epoch_of
+from leaderq.kafka.stores.handle_call import present_call
 from leaderq.term import Term
 from leaderq.threads import primitives
 
@@ -62,6 +66,8 @@ ONE_OFFSET = (
     " :partition"
 )
 _TERM_ROW = Partition("", -1)
+_REMEMBERED = 8
+_offset_of = attrgetter("offset")
 
 
 class DatabaseOffsets:
@@ -95,6 +101,7 @@ class DatabaseOffsets:
             )
         self._connect = connect
         self._connections: dict[int, Any] = {}  # by thread
+        self._closed: deque[Any] = deque(maxlen=_REMEMBERED)
         self._career = career
         self._table = checked_table(table)
         self._rows = FencedRows(table, key=("career", "topic", "partition"))
@@ -136,22 +143,27 @@ class DatabaseOffsets:
         record of a partition is stored; the block is not entered then. Let ``AlreadyStored`` out of
         ``handle``: the records that are stored count as handled, and the others are handed over
         again.
+
+        Give all records of a call of ``handle`` to one transaction, in any order, or one record
+        after the other in theirs: an offset says that all records in front of it are done.
         """
         term.check()
         with self._turn, self._explained(term), self._begun() as cursor:
             self._put(term, _TERM_ROW, 0)
             firsts: dict[Partition, int] = {}
             lasts: dict[Partition, Record] = {}
-            for record in records:
-                partition = record.topic_partition
-                firsts.setdefault(partition, record.offset)
-                lasts[partition] = record
+            for record in records:  # which the user may have sorted
+                partition, offset = record.topic_partition, record.offset
+                firsts[partition] = min(offset, firsts.get(partition, offset))
+                lasts[partition] = max(record, lasts.get(partition, record), key=_offset_of)
             for (topic, number), first in firsts.items():
                 where = {"topic": topic, "partition": number}
                 row = self._execute(cursor, ONE_OFFSET, **where).fetchone()
                 stored = -1 if row is None else int(values_of(row, "next_offset")[0])
                 if stored > first:
-                    raise AlreadyStored(Partition(topic, number), stored=stored, first=first)
+                    partition = Partition(topic, number)
+                    _require_another_call(partition, first, stored)
+                    raise AlreadyStored(partition, stored=stored, first=first)
             yield cursor
             if is_in_transaction(self._connection) is False:
                 raise ConfigurationError(
@@ -160,6 +172,8 @@ class DatabaseOffsets:
                 )
             for partition, last in lasts.items():
                 self._put(term, partition, after(last))
+        if (call := present_call()) is not None:
+            call.stored.update({partition: after(last) for partition, last in lasts.items()})
 
     def close(self) -> None:
         """Close the connections that were opened here. May be called twice. Never raises for a
@@ -168,7 +182,7 @@ class DatabaseOffsets:
         """
         while self._connections:
             _thread, connection = self._connections.popitem()
-            _close(connection)
+            self._give_up(connection)
 
     def _create_table(self) -> None:
         with self._begun() as cursor:
@@ -213,7 +227,15 @@ class DatabaseOffsets:
                 f"the function that opens the database returned {connection!r}; it must return a"
                 " DB-API connection"
             )
-        connection.commit()  # what the function has begun
+        try:  # to commit what the function has begun
+            require_finished(connection.commit(), "commit() of the database connection")
+        except Exception as exc:
+            if not any(connection is one for one in self._closed):
+                raise
+            raise ConfigurationError(
+                f"the function that opens the database returned {connection!r} again, which was"
+                f" closed ({told(exc)}); it must open a new connection each time"
+            ) from exc
         if hasattr(connection, "autocommit"):
             connection.autocommit = True
         else:  # sqlite3 before Python 3.12
@@ -251,11 +273,24 @@ class DatabaseOffsets:
             what = "database transaction not rolled back, its connection is given up error=%r"
             log.warning(what, exc)
             if self._connections.pop(primitives.get_ident(), None) is not None:
-                _close(connection)
+                self._give_up(connection)
+
+    def _give_up(self, connection: Any) -> None:
+        self._closed.append(connection)
+        try:
+            connection.close()
+        except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
+            log.debug("broken database connection not closed error=%r", exc)
 
 
-def _close(connection: Any) -> None:
-    try:
-        connection.close()
-    except Exception as exc:  # noqa: BLE001  (whatever a driver raises for a broken connection: it is given up)
-        log.debug("broken database connection not closed error=%r", exc)
+def _require_another_call(where: Partition, first: int, stored: int) -> None:
+    """Raise ConfigurationError if the present call of ``handle`` has stored the offset itself:
+    these records are not stored, and would be passed over.
+    """
+    call = present_call()
+    if call is not None and call.stored.get(where) == stored:
+        raise ConfigurationError(
+            f"one call of handle has two transactions, and the first has stored offset {stored} of"
+            f" {where}, past the record at {first} in the second; give all records of a call to one"
+            " transaction"
+        )

@@ -8,11 +8,13 @@ threads. Anywhere else it would be committed with the offsets of another batch, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 
 from leaderq.errors import ConfigurationError
+from leaderq.kafka.record import Partition
 
 Effect = Callable[[], object]
 """Puts one effect of one call of ``handle`` among those that a store commits next."""
@@ -21,14 +23,16 @@ Effect = Callable[[], object]
 class HandleCall:
     """One call of ``handle``, as a context manager around it. It returns the list of the effects
     that are added within. The store is given them with the offsets of the call's records, in the
-    order of the log; those of a call that failed are dropped.
+    order of the log; those of a call that failed are dropped. ``stored``: the offsets that the
+    call has stored by itself, in a database.
     """
 
-    __slots__ = ("_token", "effects", "is_over")
+    __slots__ = ("_token", "effects", "is_over", "stored")
     _token: Token[HandleCall | None]  # from the beginning on
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
+        self.stored: dict[Partition, int] = {}
         self.is_over = False
 
     def __enter__(self) -> list[Effect]:
@@ -42,6 +46,12 @@ class HandleCall:
 
 
 _current: ContextVar[HandleCall | None] = ContextVar("leaderq_handle_call", default=None)
+# The effects of a forked child would be added to a list that its parent does not see.
+os.register_at_fork(after_in_child=lambda: _current.set(None))
+
+
+def present_call() -> HandleCall | None:
+    return _current.get()
 
 
 def take_effect(effect: Effect) -> None:

@@ -318,6 +318,22 @@ class TestDatabaseOffsets(DatabaseOffsetsContract):
                 with pytest.raises(ConfigurationError, match="give one, such as lambda"):
                     DatabaseOffsets(wrong, career="c")
 
+    def test_a_function_that_opens_no_connection_of_its_own_is_refused(self, connect):
+        with closing(connect()) as shared:
+            store = DatabaseOffsets(lambda: shared, career="c")
+            store.create_table()
+            for attempt in (partial(store.load, open_term(1)), store.create_table):
+                with pytest.raises(ConfigurationError, match=r"again, .* must open a new conn"):
+                    attempt()
+
+        class Asynchronous(sqlite3.Connection):
+            async def commit(self) -> None:  # type: ignore[override]
+                """As aiosqlite's."""
+
+        store = DatabaseOffsets(lambda: connect(factory=Asynchronous), career="c")
+        with pytest.raises(ConfigurationError, match=r"commit\(\) of the database connection ret"):
+            store.create_table()
+
     def test_a_worker_that_hangs_in_its_block_neither_stops_the_next_term_nor_commits_in_it(
         self, a_store, results
     ):
