@@ -20,7 +20,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from leaderq.base import host
 from leaderq.base.exits import ExitCode
@@ -34,6 +34,7 @@ from leaderq.term import EndingTerm, OpenTerm, Reason, Term
 from leaderq.threads import primitives
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _PAUSED_LOOK_S = 0.02
 _UNREAD_LOOK_S = 0.001
@@ -209,13 +210,14 @@ class StageRunner:
         self._events.publish(StageBegan(*self._who, stage))
 
 
-def called_here(code: Callable[[], object], pid: int) -> None:
-    """Call the user's ``code()`` in the process ``pid``. A child that it has forked ends here when
-    it comes back: it has no part in the term, and would do the next units beside its parent.
+def called_here(code: Callable[[], T], pid: int) -> T:
+    """Return what the user's ``code()`` returns in the process ``pid``. A child that it has forked
+    ends here when it comes back: it has no part in the term, and would do the next units beside its
+    parent.
     """
     status: object = ExitCode.FAILED
     try:
-        code()
+        return code()
     except SystemExit as exc:
         status = exc.code or ExitCode.OK
         raise

@@ -11,17 +11,21 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leaderq.async_term import AsyncTerm
-from leaderq.base import clock
+from leaderq.base import clock, host
 from leaderq.base.arguments import require_finished
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Record
 from leaderq.observability import tracing
+from leaderq.running.stages import called_here
 from leaderq.term import Term
 from leaderq.threads import SerialExecutor, SubmittedWork, TaskWaker, Waker
 from leaderq.threads.event_loops import calls_told, started
+
+if TYPE_CHECKING:
+    import asyncio
 
 SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
@@ -78,8 +82,16 @@ async def attempt_awaited(
     handed = _decoded(decode, records)
     if isinstance(handed, CallFailure):
         return handed
+
+    async def call() -> CallFailure | None:
+        try:
+            require_finished(await handle(handed, term), "handle")
+        except GeneratorExit as exc:  # a task that ends with this one ends whoever awaits it
+            return _judged(records, exc)
+        return None
+
     try:
-        require_finished(await create_task(handle(handed, term)), "handle")
+        return await create_task(call())
     except CancelledError as exc:
         if term.is_ending:
             raise
@@ -88,7 +100,6 @@ async def attempt_awaited(
         raise
     except BaseException as exc:  # noqa: BLE001
         return _judged(records, exc)
-    return None
 
 
 def _decoded(decode: Decode | None, records: Sequence[Record]) -> Sequence[Record] | CallFailure:
@@ -125,18 +136,28 @@ def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallF
 
 class HandleCalls:
     """Calls ``handle``, on any thread, and knows which calls have not returned, because one may
-    hang. :meth:`awaited` does the same on the event loop of a career of coroutines.
+    hang. :meth:`awaited` does the same on the event loop of a career of coroutines. A child that
+    ``handle`` has forked ends when it comes back: nothing that it does here is its own to do.
     """
 
     def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:
         self._handle = handle
         self._handle_awaited = handle_awaited
+        self._pid = host.pid()
         self.reads: tuple[str, object] = "", ()  # the group and the topics, for traces
         self._running: dict[object, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
         with self._noted(records), tracing.of_records(records, term, *self.reads):
+            return called_here(partial(self._handled, records, term), self._pid)
+
+    def _handled(self, records: Sequence[Record], term: Term) -> None:
+        try:
             return self._handle(records, term)
+        except PoisonRecord as poison:
+            if isinstance(poison.__cause__, SystemExit) and host.has_forked_from(self._pid):
+                raise poison.__cause__ from None  # how the child is to end
+            raise
 
     async def awaited(self, records: Sequence[Record], term: AsyncTerm) -> object:
         assert self._handle_awaited is not None
@@ -311,7 +332,15 @@ class CoroutineWorkers:
             work.stop()
         while left := [task for task in tasks if not task.done()]:
             await _despite_others(asyncio.wait(left), term)
+        _raise_first(tasks)
         supplying.result()
+
+
+def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Raise what a coroutine of ours has raised: no failure of a record, for that was noted."""
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 async def _despite_others(wait: Awaitable[object], term: AsyncTerm) -> None:

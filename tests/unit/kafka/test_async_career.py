@@ -14,6 +14,7 @@ import pytest
 from leaderq import AsyncKafkaLeaderCareer, AsyncTerm, KafkaLeaderCareer
 from leaderq.errors import ConfigurationError, Reason
 from leaderq.kafka import Record, retry, skip
+from leaderq.kafka.handling.batch_handler import BatchWork
 from leaderq.testing import drive, records
 
 
@@ -159,8 +160,12 @@ async def exits(_record: Record) -> None:
     raise SystemExit(3)
 
 
+async def throws_itself_away(_record: Record) -> None:
+    raise GeneratorExit
+
+
 leaked: list[Any] = []
-FAILING = [cancels_itself, cancels_its_task, exits]
+FAILING = [cancels_itself, cancels_its_task, exits, throws_itself_away]
 RUDE = [leaks, returns_a_coroutine, *FAILING]
 
 
@@ -186,6 +191,18 @@ def test_a_rude_handler_costs_its_own_record_and_no_other(rude):
     assert all(times == 1 for offset, times in repeated.items() if offset != 1)
     assert repeated.total() == 6 + (repeated[1] - 1)
     assert all(task.done() for task in leaked)
+
+
+def test_a_coroutine_of_leaderqs_that_fails_is_heard(monkeypatch):
+    """It ended without a word, and its records were begun again without end."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("of leaderq's own")
+
+    monkeypatch.setattr(BatchWork, "_note", fail)
+    driven = drive(Counting(), given(*"abc"), may_fail=True)
+    assert isinstance(driven.error, KeyError)
+    assert len(driven.left) == 3
 
 
 def test_a_handler_that_cancels_all_tasks_of_the_loop_fails_what_is_in_hand_and_no_term():

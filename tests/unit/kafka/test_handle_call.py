@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -117,3 +119,39 @@ def test_a_topic_that_produces_does_not_name_is_refused_where_it_is_written():
     assert drive(career, records("orders", [b"0"])).produced[0].value == b"0"
     with pytest.raises(ConfigurationError, match="'produces' of Empty"):
         drive(type("Empty", (Adding,), {"produces": [""]})(), [])
+
+
+FORKING = """
+import os, sys
+from leaderq.kafka import KafkaLeaderCareer, retry
+from leaderq.testing import drive, records
+
+class Forking(KafkaLeaderCareer):
+    topics, offsets, on_error = "orders", "transaction", retry(2, 0.0)
+
+    def handle_record(self, record, term):
+        os.write(1, f"handle {record.offset} {os.getpid() == ours}\\n".encode())
+        if child := record.offset == 0 and os.fork():
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            os.write(1, f"ended {status}\\n".encode())
+        elif os.getpid() != ours and sys.argv[1] == "exit":
+            sys.exit(3)
+        elif os.getpid() != ours and sys.argv[1] == "produce":
+            self.produce("invoices", b"of the child's")
+        elif os.getpid() != ours:
+            raise KeyError("of the child's")
+        self.produce("invoices", record.value)
+
+ours = os.getpid()
+driven = drive(Forking(), records("orders", [b"0", b"1"]))
+os.write(1, f"produced {len(driven.produced)} {os.getpid() == ours}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("exit", 3), ("produce", 1), ("raise", 1)])
+def test_a_forked_child_that_comes_back_from_handle_ends_and_adds_nothing(how, status):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, how], capture_output=True, text=True, check=True
+    )
+    told = ["handle 0 True", f"ended {status}", "handle 1 True", "produced 2 True", ""]
+    assert done.stdout.split("\n") == told
