@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
+from leaderq.errors import KafkaError
 from leaderq.kafka.record import ListLike, Partition, Record
 
+_UNREADABLE: Any = []
 _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
@@ -49,7 +51,15 @@ class ConfluentRecord(Record):
 
         @property
         def headers(self) -> Sequence[tuple[str, bytes]]:
-            return self._message.headers() or []  # as kafka-python: records compare them
+            message = self._message
+            try:
+                found = message.headers()
+            except (UnicodeDecodeError, SystemError):
+                message.set_headers(found := _UNREADABLE)  # a second look would crash (B42)
+            if found is _UNREADABLE:
+                what = "a header has a name that is not UTF-8, and confluent-kafka reads none then"
+                raise KafkaError(f"{self.place}: {what}")
+            return found or []  # as kafka-python: records compare them
 
 
 class MessageRecords(ListLike[Record]):

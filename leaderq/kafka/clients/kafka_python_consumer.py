@@ -55,6 +55,8 @@ _JOIN_S = 1.0
 _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
+private_api.read_all_header_names()
+
 
 def require_same_log(
     settings: ConsumerSettings, offsets: Offsets, epochs: Mapping[Partition, int]

@@ -15,10 +15,12 @@ a career starts, and before a producer that fences is made
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 import kafka
 from kafka import errors as native
+from kafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
 
 from leaderq.base import clock
 from leaderq.errors import MissingPiece
@@ -136,6 +138,36 @@ def seen_as(kind: type[tuple[Any, ...]], rows: Sequence[Any]) -> Sequence[Any]:
     for row in rows:
         row.__class__ = kind
     return rows
+
+
+class _Name(bytearray):
+    def decode(self, *_: Any) -> str:
+        return super().decode("utf-8", "backslashreplace")
+
+
+class _AnyNames(bytearray):
+    """The bytes of records; what a slice of them decodes to is a text, whatever it holds."""
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _Name(found) if isinstance(at, slice) else found
+
+
+def read_all_header_names() -> None:
+    """Let kafka-python read a record with a header whose name is not UTF-8. It raises, at each
+    attempt, so nothing after such a record would ever be read (B42).
+    """
+    read = DefaultRecordBatch._read_msg
+
+    @wraps(read)
+    def read_msg(batch: Any, *given: Any) -> Any:
+        try:
+            return read(batch, *given)
+        except UnicodeDecodeError:
+            batch._buffer = _AnyNames(batch._buffer)
+            return read(batch, *given)
+
+    DefaultRecordBatch._read_msg = read_msg
 
 
 # ---- a producer ----------------------------------------------------------------------------------

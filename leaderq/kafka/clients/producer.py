@@ -54,9 +54,10 @@ TRANSACTION_TIMEOUT_S = 60.0
 
 class Message(NamedTuple):
     """One message to send. ``value`` and ``key`` are bytes, or one of them is ``None``; ``headers``
-    are pairs of name and bytes. Without a ``partition`` the partitioner chooses: all messages of
-    one key go to one partition, the same with all clients. ``timestamp_ms``: milliseconds since the
-    epoch; default: the time of sending, which librdkafka also takes for 0.
+    are pairs of name and bytes (``None``: sent as ``b""``). Without a ``partition`` the partitioner
+    chooses: all messages of one key go to one partition, the same with all clients.
+    ``timestamp_ms``: milliseconds since the epoch; default: the time of sending, which librdkafka
+    also takes for 0.
     """
 
     topic: str
@@ -85,7 +86,7 @@ def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
         if size < limit and topic:
             return message
     try:
-        message = message._replace(headers=tuple(headers or ()))
+        message = message._replace(headers=tuple(map(_pair, headers or ())))
         problem = next(_problems(message), None)
     except (TypeError, ValueError) as exc:  # no sequence of headers, or no text in UTF-8
         problem = str(exc)
@@ -97,6 +98,16 @@ def checked(message: Message, limit: int = MAX_MESSAGE_BYTES) -> Message:
             f" the limit is {limit}; send less, or raise max_message_bytes and the topic's"
         )
     return message
+
+
+def _pair(header: Any) -> Any:
+    """Return a header as every client takes it: a tuple. A value ``None``, which records may have,
+    becomes ``b""``, because kafka-python sends no other.
+    """
+    match header:
+        case [name, value]:
+            return name, b"" if value is None else value
+    return header
 
 
 def _problems(message: Message) -> Iterator[str]:

@@ -2,7 +2,8 @@
 that say why.
 
 Pure: what a letter looks like, and how one is read. A letter keeps the record's key, value and
-headers byte for byte and adds, each header's value being text in UTF-8:
+headers byte for byte (none, if its client cannot read them, B42), and adds, each header's value
+being text in UTF-8:
 
 ========================== =========================================================================
 ``leaderq-dead-topic``     where the record was read: topic,
@@ -39,9 +40,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TypeVar
 
-from leaderq.errors import CorruptRecord, leaves
+from leaderq.errors import CorruptRecord, KafkaError, leaves
 from leaderq.kafka.clients.producer import Message
-from leaderq.kafka.record import Partition, Record
+from leaderq.kafka.record import Partition, Record, is_topic_name
 from leaderq.observability import tracing
 
 PREFIX = "leaderq-dead-"
@@ -66,6 +67,10 @@ def new_dead_letter(
     """
     carried = tracing.carried_by(error)
     error = leaves(error)[0]
+    try:
+        headers = record.headers
+    except KafkaError:  # its client cannot read them
+        headers = ()
     said = {
         **carried,
         "topic": record.topic,
@@ -79,11 +84,10 @@ def new_dead_letter(
         "term": term,
         "at": datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds"),
         "career": career,
-        "times": deaths(record.headers) + 1,
+        "times": deaths(headers) + 1,
     }
     added = [(PREFIX + name, str(value).encode()) for name, value in said.items() if value != ""]
-    headers = own_headers(record.headers) + added
-    return Message("", record.value, record.key, headers, timestamp_ms=at_ms)
+    return Message("", record.value, record.key, own_headers(headers) + added, timestamp_ms=at_ms)
 
 
 def shortened(letter: Message) -> Message:
@@ -131,7 +135,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
     place = f"offset {record.offset} of {record.topic_partition}"
     topic = _text(said.get("topic"))
     partition, offset = _number(said.get("partition"), None), _number(said.get("offset"), None)
-    if not topic or partition is None or offset is None:
+    if not is_topic_name(topic) or partition is None or offset is None:
         raise CorruptRecord(
             f"the record at {place} is not a dead letter of leaderq: its headers {PREFIX}topic,"
             " -partition and -offset do not name the record it is about; nothing is done with it"

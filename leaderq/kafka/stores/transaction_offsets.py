@@ -227,6 +227,8 @@ class TransactionThread:
             else:
                 self._step(TransactionEvent.REFUSED)
                 self._abort(producer)
+                if isinstance(exc, EffectRefused):
+                    self._discard()  # it has lost its place in the sequence of messages (B43)
             raise
         self._step(TransactionEvent.COMMITTED)
 

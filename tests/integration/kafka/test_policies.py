@@ -11,9 +11,9 @@ from driving import Driver, Recorder
 from reading_topics import read_all
 
 from leaderq.events import RecordDeadLettered
-from leaderq.kafka import PoisonRecord, Record, dead_letter
+from leaderq.kafka import KafkaLeaderCareer, PoisonRecord, Record, dead_letter
 from leaderq.kafka.dead_letters.format import DeadLetter, read_dead_letter
-from leaderq.kafka.topics import create_topics, end_offsets
+from leaderq.kafka.topics import create_topics, end_offsets, produce
 from leaderq.term import Term
 from leaderq.testing import eventually
 
@@ -92,3 +92,69 @@ def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partiti
     eventually_done(leader, ends)
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert len(letter.record.value) == (size or 0)
+
+
+class Timing(Recorder):
+    """Sends each record on, one of them with a time that no broker takes."""
+
+    offsets = "transaction"
+    out = ""
+
+    def handle(self, records: Sequence[Record], term: Term) -> None:
+        for record in records:
+            at_ms = 2**62 if record.value == POISON[0] else None
+            self.produce(self.out, record.value, timestamp_ms=at_ms)
+        super().handle(records, term)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_b43_a_message_that_the_broker_refuses_is_the_fault_of_its_record_and_costs_no_other(
+    drive, feed, kafka_broker, four_partitions, client
+):
+    """A client that was refused a batch refuses the next ones: it has lost its place."""
+    out, dead = f"{four_partitions}-out", f"{four_partitions}-dead"
+    create_topics(kafka_broker.address, {out: 2, dead: 1})
+    values = feed(0, 40)
+    leader = drive(Timing, client=client, out=out, on_error=dead_letter(dead)).begin()
+    eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
+    (letter,) = letters_on(kafka_broker.address, dead, 1)
+    assert letter.record.value == POISON[0]
+    sent = read_all(kafka_broker.address, out, isolation="read_committed")
+    assert sorted(record.value for record in sent) == sorted({*values} - {POISON[0]})
+
+
+class NoText(str):
+    """A text that is not UTF-8 on the wire."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff\xfe"
+
+
+class ReadingHeaders(Recorder):
+    handle = KafkaLeaderCareer.handle
+
+    def handle_record(self, record: Record, term: Term) -> None:
+        assert len(record.headers) == (record.value == b"1")
+        self.seen.append(record)
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+def test_b42_a_header_with_a_name_that_is_no_text_stops_nothing(
+    drive, kafka_broker, four_partitions, client
+):
+    dead = f"{four_partitions}-dead"
+    create_topics(kafka_broker.address, {dead: 1})
+    odd = [(NoText("x"), b"v")]
+    rows = [(b"k", b"0", []), (b"k", b"1", odd), (b"k", b"2", [])]
+    produce(kafka_broker.address, four_partitions, rows)
+    leader = drive(ReadingHeaders, client=client, on_error=dead_letter(dead)).begin()
+    eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
+    if client == "kafka-python":
+        assert leader.career.values() == [b"0", b"1", b"2"]
+        assert leader.career.seen[1].headers == [("\\xff\\xfe", b"v")]
+        return
+    (letter,) = letters_on(kafka_broker.address, dead, 1)
+    assert (letter.record.value, leader.career.values()) == (b"1", [b"0", b"2"])
+    assert "has a name that is not UTF-8" in letter.text

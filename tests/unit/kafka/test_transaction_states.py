@@ -330,3 +330,16 @@ def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothin
     leader.store.add([message()])
     leader.commit()
     assert (leader.broker.made, leader.broker.results) == (1, [b"v"])
+
+
+def test_after_a_refusal_by_the_broker_another_producer_commits(leader):
+    """The former one has lost its place in the sequence of messages."""
+    refusal = "refused", lambda _: EffectRefused(MessageInvalid("the time of it"))
+    leader.broker.answers = [SimpleNamespace(value=refusal, name="refused")]
+    leader.store.add([message(b"odd")])
+    with pytest.raises(EffectRefused):
+        leader.commit()
+    leader.store.undo()
+    leader.store.add([message()])
+    leader.commit()
+    assert (leader.broker.made, leader.broker.results) == (2, [b"v"])
