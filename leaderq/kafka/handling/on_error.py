@@ -43,23 +43,18 @@ from leaderq.base.arguments import (
     is_time,
     plain_function,
     require,
+    require_finished,
     unless,
     wanted,
 )
 from leaderq.errors import (
     ConfigurationError,
-    ConnectionLost,
     Deposed,
     FromOutside,
-    KafkaFenced,
     LeaderqError,
-    ServersUnreachable,
-    SessionClosed,
-    SessionExpired,
     leaves,
     told,
 )
-from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
 from leaderq.kafka.handling import outages
 from leaderq.kafka.record import TOPIC_RULE, Record, is_topic_name
 from leaderq.threads.retry import Retry
@@ -89,6 +84,7 @@ class PoisonRecord(LeaderqError):
     """
 
     def __init__(self, record: Record, why: str = "") -> None:
+        require(wanted("PoisonRecord: record", record, isinstance(record, Record), "the record"))
         self.record = record
         self.why = why
         because = f": {why}" if why else ""
@@ -117,23 +113,12 @@ def not_about_records(error: BaseException) -> BaseException | None:
     ``None`` if there is none.
     """
     for each in leaves(error):
-        if isinstance(each, (FromOutside, *_ABOUT_SERVERS)):
+        if isinstance(each, _NOT_ABOUT_RECORDS):
             return each
     return None
 
 
-_ABOUT_SERVERS = (
-    Deposed,
-    KafkaFenced,
-    KafkaAway,
-    MembershipLost,
-    BatchLost,
-    ConfigurationError,
-    ServersUnreachable,
-    ConnectionLost,
-    SessionExpired,
-    SessionClosed,
-)
+_NOT_ABOUT_RECORDS = (FromOutside, Deposed, ConfigurationError, *outages.ABOUT_SERVERS)
 
 
 @dataclass(frozen=True)
@@ -191,6 +176,8 @@ class OnError:
         return isinstance(error, Exception) and all(map(self._is_outage, leaves(error)))
 
     def _is_outage(self, error: BaseException) -> bool:
+        if isinstance(error, PoisonRecord):  # in a group
+            error = error.__cause__ or error
         if self.ask_user is not None and (answer := _answer(self.ask_user, error)) is not None:
             return answer
         if isinstance(error, (DependencyUnavailable, *self.except_)):
@@ -222,7 +209,9 @@ class OnError:
 
 def _answer(ask_user: AskUser, error: Any) -> bool | None:
     try:
-        return ask_user(error)
+        answer = ask_user(error)
+        require_finished(answer, "is_outage")  # a coroutine is true
+        return answer
     except Exception as exc:  # noqa: BLE001  (the error itself must be judged all the same)
         log.warning("is_outage failed about=%s error=%s", told(error), told(exc))
         return None

@@ -22,7 +22,8 @@ then its class,
   names) and what is a ``ValueError`` too (invalid URLs, what is not JSON);
 * so is an error whose class, or a base of it, has a name in :data:`OUTAGES`, unless a nearer one
   has a name in :data:`ABOUT_RECORDS`;
-* ``MemoryError`` is an outage;
+* ``MemoryError`` is an outage; so is what leaderq raises about servers, and where a queue, a buffer
+  or a sink of its own takes nothing now;
 
 then the error that it was raised *from*. A group of errors (``asyncio.TaskGroup``) is an outage if
 all its leaves are. Everything else is about the record.
@@ -33,11 +34,56 @@ from __future__ import annotations
 import errno
 import re
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from kafka.errors import for_code
 
-from leaderq.errors import leaves
+from leaderq.errors import (
+    BufferFull,
+    ConnectionLost,
+    JournalClosed,
+    JournalFailed,
+    JournalFull,
+    JournalSlow,
+    KafkaFenced,
+    ProducerClosed,
+    QueueClosed,
+    QueueFull,
+    ServersUnreachable,
+    SessionClosed,
+    SessionExpired,
+    SinkAway,
+    SinkBroken,
+    leaves,
+)
+from leaderq.kafka.clients.consumer import BatchLost, KafkaAway, MembershipLost
+
+ABOUT_SERVERS = (
+    KafkaFenced,
+    KafkaAway,
+    MembershipLost,
+    BatchLost,
+    ServersUnreachable,
+    ConnectionLost,
+    SessionExpired,
+    SessionClosed,
+)
+"""What leaderq raises about servers. A handler's own call may have raised it, and the handler
+something else from it.
+"""
+_TAKES_NOTHING = (
+    BufferFull,
+    JournalClosed,
+    JournalFailed,
+    JournalFull,
+    JournalSlow,
+    ProducerClosed,
+    QueueClosed,
+    QueueFull,
+    SinkAway,
+    SinkBroken,
+)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -92,7 +138,7 @@ def _judged(error: BaseException, depth: int) -> bool | None:
     found = leaves(error)
     if found != [error]:
         return all(map(is_outage, found))
-    own = next((said for judge in _NUMBERS if (said := judge(error)) is not None), None)
+    own = _by_numbers(error)
     if own is not None:
         return own
     own, cause = _by_class(error), error.__cause__
@@ -109,10 +155,20 @@ def _wraps_a_drivers(error: BaseException) -> bool:
     return not _DB_API.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
+def _by_numbers(error: BaseException) -> bool | None:
+    for judge in _NUMBERS:
+        with suppress(Exception):  # attributes of these names that mean something else
+            if (answer := judge(error)) is not None:
+                return answer
+    return None
+
+
 def _by_class(error: BaseException) -> bool | None:
-    if isinstance(error, MemoryError | ssl.SSLError):  # a refused certificate is a ValueError too
+    # A refused certificate is a ValueError too.
+    if isinstance(error, (MemoryError, ssl.SSLError, *ABOUT_SERVERS, *_TAKES_NOTHING)):
         return True
-    if isinstance(error, _PATHS) or getattr(error, "errno", None) in _PATH_ERRNOS:
+    number = _asked(error, "errno")
+    if isinstance(error, _PATHS) or (isinstance(number, int) and number in _PATH_ERRNOS):
         return False
     if isinstance(error, ValueError):
         return None

@@ -59,10 +59,13 @@ def test_where_the_user_says_nothing_or_cannot_the_error_is_judged_all_the_same(
     def fail(_: Exception) -> bool:
         raise KeyError("boom")
 
-    for ask in (None, lambda _: None, fail):
+    async def later() -> bool:
+        return True
+
+    for ask in (None, lambda _: None, fail, lambda _: later()):
         found = OnError(ask_user=ask)
         assert (found.is_outage(ConnectionError()), found.is_outage(ValueError())) == (True, False)
-    assert [one.getMessage()[:16] for one in caplog.records] == ["is_outage failed"] * 2
+    assert [one.getMessage()[:16] for one in caplog.records] == ["is_outage failed"] * 4
 
 
 def test_a_group_of_errors_is_an_outage_if_all_of_it_are_and_a_death_is_none():
@@ -101,6 +104,9 @@ def test_a_poison_record_says_which_one_it_is_and_why():
     poison = PoisonRecord(record(), "odd")
     assert (poison.record, poison.why) == (record(), "odd")
     assert str(poison) == "the record at t-1@2 cannot be handled: odd"
+    for wrong in (2, None, "t-1@2", b"v"):
+        with pytest.raises(ConfigurationError, match=f"PoisonRecord: record={wrong!r}: give the"):
+            PoisonRecord(wrong)  # type: ignore[arg-type]
 
 
 # -- policies --------------------------------------------------------------------------------------

@@ -22,10 +22,20 @@ from functools import partial
 from typing import Any
 
 import pytest
-from fake_career import A, FakeCareer, a_batch, a_handler, failing_at, open_term
+from fake_career import A, FakeCareer, a_batch, a_handler, a_record, failing_at, open_term
 
-from leaderq.errors import Deposed, Reason
-from leaderq.kafka import dead_letter
+from leaderq.errors import (
+    BufferFull,
+    ConnectionLost,
+    Deposed,
+    QueueClosed,
+    QueueFull,
+    Reason,
+    ServersUnreachable,
+    SinkAway,
+    SinkBroken,
+)
+from leaderq.kafka import KafkaAway, PoisonRecord, dead_letter
 from leaderq.kafka.handling.on_error import OnError
 from leaderq.kafka.handling.outages import is_outage
 
@@ -426,7 +436,12 @@ def task_group(*makes: Make) -> Make:
 
 
 HTTP_422 = told(by_urllib, http(422))
+OURS = [each("x") for each in (BufferFull, SinkAway, SinkBroken, QueueClosed, ConnectionLost)]
+OUTAGES |= {f"leaderq: {type(each).__name__}": lambda each=each: each for each in OURS}
 OUTAGES |= {
+    "leaderq: a queue is full": lambda: QueueFull("q", capacity=1, waited_s=0.0),
+    "leaderq: a cause": chain(RuntimeError(), ServersUnreachable("Kafka", "k:1", waited_s=1.0)),
+    "leaderq: a cause of a consumer's": chain(RuntimeError(), KafkaAway("no answer")),
     "a cause": chain(RuntimeError("no ledger"), ConnectionRefusedError()),
     "a cause of a cause": lambda: chain(
         ValueError("x"), raised(chain(RuntimeError(), TimeoutError()))
@@ -453,6 +468,31 @@ def test_the_fault_of_the_record(what):
     assert not is_outage(found := raised(ABOUT_RECORDS[what])), repr(found)
 
 
+def _fail(*_: object) -> Any:
+    raise KeyError("not asked for by anybody")
+
+
+MEANT_OTHERWISE: list[dict[str, Any]] = [
+    {"errno": ["x"]},
+    {"errno": property(_fail)},
+    {"response": {"Error": "no such order"}},
+    {"response": {"Error": {}, "ResponseMetadata": {"HTTPStatusCode": "503"}}},
+    {"code": _fail, "details": _fail},
+    {"code": lambda: "x", "details": lambda _self, _what: ""},
+    {"has_error_label": _fail},
+    {"args": property(_fail)},
+    {"args": (type("Within", (), dict.fromkeys(("name", "code", "retriable"), _fail))(),)},
+    {"smtp_code": "451", "sqlstate": 8006, "sqlite_errorcode": "5"},
+]
+
+
+@pytest.mark.parametrize("attributes", MEANT_OTHERWISE, ids=lambda each: " ".join(each))
+def test_an_error_whose_attributes_mean_something_else_is_judged_all_the_same(attributes):
+    for base, is_away in ((ValueError, False), (ConnectionError, True)):
+        odd = type("Odd", (base,), attributes)()
+        assert is_outage(odd) is is_away
+
+
 # -- what follows from it
 
 
@@ -470,6 +510,7 @@ def failing_as(make: Make) -> FakeCareer:
         (dead_letter(is_outage=lambda error: error.code == 422), HTTP_422, 0),
         (dead_letter(is_outage=lambda error: error.code != 503), told(by_urllib, http(503)), 1),
         (dead_letter(except_=ValueError), task_group(chain(ValueError(), KeyError())), 0),
+        (dead_letter(only=KeyError), task_group(chain(PoisonRecord(a_record()), KeyError())), 1),
     ],
 )
 def test_an_outage_holds_up_and_a_fault_of_the_record_makes_a_letter(
