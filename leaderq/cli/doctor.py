@@ -188,7 +188,7 @@ def check_kafka_career(
     from leaderq.kafka.topics import describe_topics
 
     declared = declaration_of(career, name, settings)
-    check(declared, career._problems())
+    check(declared, career._problems(declared))
     letters = dead_letters_of(declared.on_error, name)
     address, access = settings.kafka, access_for(declared, settings)
     topics = topics_of(declared, address, access)

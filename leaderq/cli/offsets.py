@@ -57,7 +57,10 @@ class _Career:
             raise RequestRefused(
                 f"somebody leads {name!r} and reads; pause it first: leaderq pause --career {name}"
             )
-        self.store.require_settable(self.admin)
+        from leaderq.kafka.stores.offset_store import errors_of
+
+        with errors_of(self.store, "asked whether its offsets can be set"):
+            self.store.require_settable(self.admin)
 
 
 @contextmanager
@@ -69,7 +72,7 @@ def _opened(given: Given) -> Iterator[_Career]:
     from leaderq.kafka.declaration import check, declaration_of
     from leaderq.kafka.groups import Deployment, OffsetAdmin
     from leaderq.kafka.stores import open_store
-    from leaderq.kafka.stores.offset_store import StoreContext
+    from leaderq.kafka.stores.offset_store import StoreContext, errors_of
 
     quiet()
     chosen = choose_career(given, given.target)
@@ -77,8 +80,9 @@ def _opened(given: Given) -> Iterator[_Career]:
     made = make_career(chosen.kind, chosen.target)
     if not isinstance(made, KafkaCareer):
         raise ConfigurationError(f"{given.target} drains no topics, so it has no offsets")
+    made._take(settings)  # its topics may be among its own options
     declared = declaration_of(made, name, settings)
-    check(declared, made._problems())
+    check(declared, made._problems(declared))
     access, layout = access_for(declared, settings), Layout(settings.root, name)
     topics = topics_of(declared, settings.kafka, access)
     with open_session(settings) as session:
@@ -99,7 +103,8 @@ def _opened(given: Given) -> Iterator[_Career]:
         note = f"set by {host.name()}{Deployment.of(session, settings.root).mark}"
         group = settings.kafka, declared.group, name, access, note
         admin = OffsetAdmin(*group, topics, layout.term, version, view.leader is not None)
-        open_store(declared.offsets, context)
+        with errors_of(declared.offsets, "being attached to its career"):
+            open_store(declared.offsets, context)
         yield _Career(declared, admin, view.paused)
 
 
@@ -118,7 +123,7 @@ def show(given: Given) -> None:
     """
     with _opened(given) as career:
         ends = _bounds(career)
-        stored = career.store.look_up(career.admin)
+        stored = _stored(career)
         rows = [
             {
                 "topic": where.topic,
@@ -206,8 +211,9 @@ def export(given: Given) -> None:
     """
     require_output()
     with _opened(given) as career:
-        for where, at in sorted(career.store.look_up(career.admin).items()):
-            write_json({"topic": where.topic, "partition": where.number, "offset": int(at)})
+        for where, at in sorted(_stored(career).items()):
+            if where.topic in career.admin.topics:  # others may share the group, or have used it
+                write_json({"topic": where.topic, "partition": where.number, "offset": int(at)})
 
 
 @verb(
@@ -282,6 +288,8 @@ def _once(pairs: Iterable[tuple[Partition, int]]) -> dict[Partition, int]:
 
 
 def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None:
+    from leaderq.kafka.stores.offset_store import errors_of
+
     career.require_settable()  # before anything is shown, as if it could be done
     bounds = _bounds(career)
     if unknown := sorted(wanted.keys() - bounds.keys()):
@@ -294,7 +302,7 @@ def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None
     ]
     if outside:
         raise ConfigurationError(f"no record is, or will be, at {', '.join(outside)}")
-    stored = career.store.look_up(career.admin)
+    stored = _stored(career)
     rows = [
         {
             "topic": where.topic,
@@ -305,9 +313,18 @@ def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None
         for where, at in sorted(wanted.items())
     ]
     if given.yes:
-        career.store.put(career.admin, wanted)
+        with errors_of(career.store, "setting offsets"):
+            career.store.put(career.admin, wanted)
     write_rows(rows, given.as_json)
     say("set" if given.yes else "nothing was set; give --yes to do it")
+
+
+def _stored(career: _Career) -> dict[Partition, int]:
+    from leaderq.kafka.stores.offset_store import checked_offsets, errors_of
+
+    with errors_of(career.store, "looking up offsets"):
+        found = career.store.look_up(career.admin)
+    return checked_offsets(found, f"look_up() of the offset store {career.store.word!r}")
 
 
 def _bounds(career: _Career) -> dict[Partition, tuple[int, int]]:

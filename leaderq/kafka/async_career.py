@@ -126,11 +126,10 @@ class AsyncKafkaLeaderCareer(KafkaCareer, AsyncLeaderCareer):  # type: ignore[mi
         found: Any = self._running_loop().run(code, scope, ends_scope=True)
         return found  # type: ignore[no-any-return]
 
-    @classmethod
-    def _problems(cls) -> Iterable[str]:
-        yield from super()._problems()
-        if cls.workers != 1:
+    def _problems(self, declared: Declaration) -> Iterable[str]:
+        yield from super()._problems(declared)
+        if declared.workers != 1:  # as the class says, or the settings
             yield (
-                f"workers={cls.workers!r} of {cls.__qualname__} are threads; use concurrency, for"
-                " coroutines"
+                f"workers={declared.workers!r} of {declared.where} are threads; use concurrency,"
+                " for coroutines"
             )

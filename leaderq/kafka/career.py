@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -181,8 +180,12 @@ class KafkaCareer(Career):
     def _check_declared(self, settings: Settings) -> None:
         if is_ours(type(self).prepare):  # else that may declare the rest
             self._take(settings)
-            with suppress(AttributeError):  # such as a session, which a property may need
+            try:
                 self._declared()
+            except ConfigurationError as exc:
+                # such as a session, which a property may need
+                if not isinstance(exc.__cause__, AttributeError):
+                    raise
 
     def _begin(self, term: Term) -> None:
         """Fence the former leader, unless this term has begun to; waits up to 5 s. The runner calls
@@ -214,7 +217,7 @@ class KafkaCareer(Career):
     def _declared(self) -> Declaration:
         """The class's declaration, checked; raises :class:`~leaderq.errors.ConfigurationError`."""
         declared = declaration_of(self, self.settings.career or career_name(self), self.settings)
-        check(declared, [*self._problems(), *career_problems(type(self))])
+        check(declared, [*self._problems(declared), *career_problems(type(self))])
         return declared
 
     def _calls(self) -> HandleCalls:
@@ -242,18 +245,17 @@ class KafkaCareer(Career):
         found: Mapping[Any, int] = self.load_offsets(term)
         return found
 
-    @classmethod
-    def _problems(cls) -> Iterable[str]:
-        where = cls.__qualname__
-        if is_ours(cls.handle) and is_ours(cls.handle_record):
+    def _problems(self, declared: Declaration) -> Iterable[str]:
+        kind, where = type(self), declared.where
+        if is_ours(kind.handle) and is_ours(kind.handle_record):
             yield (
                 f"{where} has neither handle(records, term) nor handle_record(record, term); write"
                 " one of them"
             )
-        store = chosen(cls.offsets)
+        store = chosen(declared.offsets)
         needs = {} if store is None else store.needs
         for name, advice in needs.items():
-            if store is not None and is_ours(getattr(cls, name)):
+            if store is not None and is_ours(getattr(kind, name)):
                 yield f"{where} has offsets={store.word!r} and no {name}(term); write it ({advice})"
 
 
@@ -369,13 +371,12 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
     def retire(self) -> None:
         self._put_away()
 
-    @classmethod
-    def _problems(cls) -> Iterable[str]:
-        yield from super()._problems()
-        if cls.concurrency != 1:
+    def _problems(self, declared: Declaration) -> Iterable[str]:
+        yield from super()._problems(declared)
+        if declared.concurrency != 1:
             yield (
-                f"concurrency={cls.concurrency!r} of {cls.__qualname__} is for coroutines; derive"
-                " it from leaderq.AsyncKafkaLeaderCareer, or use workers"
+                f"concurrency={declared.concurrency!r} of {declared.where} is for coroutines;"
+                " derive it from leaderq.AsyncKafkaLeaderCareer, or use workers"
             )
 
 

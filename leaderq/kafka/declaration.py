@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from leaderq.base.arguments import plain_function, require
 from leaderq.config import Settings
 from leaderq.config.settings import TABLE, Section
-from leaderq.errors import ConfigurationError
+from leaderq.errors import ConfigurationError, told
 from leaderq.kafka.clients.client_options import ClientLibrary, option_problems
 from leaderq.kafka.clients.consumer import TopicPattern
 from leaderq.kafka.handling.context import BatchShape, RecordOrder
@@ -39,6 +39,7 @@ from leaderq.kafka.handling.on_error import policy
 from leaderq.kafka.record import TOPIC_RULE, is_topic_name
 from leaderq.kafka.serialization import Deserializer, Serializer
 from leaderq.kafka.stores import STORES, chosen
+from leaderq.kafka.stores.database_offsets import DatabaseOffsets
 from leaderq.kafka.stores.offset_store import DeliveryPromise, OffsetStore
 
 _MEMBER_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -111,7 +112,7 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     """Return what the class of ``career`` declares, overridden by ``settings``; not checked yet."""
     given = "where", *_SERIALIZERS
     names = [each.name for each in fields(Declaration) if each.name not in given]
-    found = {each: getattr(career, each) for each in names}
+    found = {each: _read(career, each) for each in names}
     found |= {each: value for each in _TUNABLE if (value := getattr(settings, each)) is not None}
     found |= {each: serializer_of(career, each) for each in _SERIALIZERS}
     found |= {each: _member(kind, found[each]) or found[each] for each, kind in _CHOICES.items()}
@@ -120,20 +121,28 @@ def declaration_of(career: Any, name: str, settings: Settings) -> Declaration:
     if settings.kafka_rack is not None and isinstance(found["client_options"], Mapping):
         rack = "client.rack" if found["client"] is ClientLibrary.CONFLUENT else "client_rack"
         found["client_options"] = {**found["client_options"], rack: settings.kafka_rack}
-    found["produces"] = _names(career.produces)
-    topics = career.topics
+    found["produces"] = _names(found["produces"])
+    topics = found["topics"]
     if isinstance(topics, re.Pattern) and isinstance(topics.pattern, str):
-        found["topics"] = TopicPattern(topics, without=dead_letters_of(career.on_error, name))
+        found["topics"] = TopicPattern(topics, without=dead_letters_of(found["on_error"], name))
     else:
         found["topics"] = _names(topics)
     return Declaration(**found)
 
 
+def _read(career: object, name: str) -> Any:
+    try:
+        return getattr(career, name)
+    except Exception as exc:  # of a property of the user's
+        where = type(career).__qualname__
+        raise ConfigurationError(f"{name} of {where} cannot be read: {told(exc)}") from exc
+
+
 def _names(declared: Any) -> Any:
     """The names of topics that a class declares, one or several; what is neither is refused when it
-    is checked.
+    is checked. So is an iterator, which would be used up by then.
     """
-    several = isinstance(declared, Iterable) and not isinstance(declared, str | bytes)
+    several = isinstance(declared, Iterable) and not isinstance(declared, str | bytes | Iterator)
     return tuple(declared) if several else (declared,)
 
 
@@ -322,6 +331,11 @@ def _problems_of_store(store: Any, where: str) -> list[str]:
             f"{kind} has promises={promises!r}; list what it can do, such as"
             " (DeliveryPromise.AT_LEAST_ONCE,)"
         )
+    if store.offers and type(store).add is OffsetStore.add:
+        problems.append(
+            f"{kind} offers {store.offers}() and has no add(effects), so they would be dropped;"
+            " write it"
+        )
     # A coroutine is true: a fence that nobody has awaited would count as one that holds.
     asked = [name for name in dir(OffsetStore) if iscoroutinefunction(getattr(store, name, None))]
     if asked:
@@ -332,6 +346,11 @@ def _problems_of_store(store: Any, where: str) -> list[str]:
 def _unknown_store(store: object, where: str) -> str:
     if isinstance(store, type) and issubclass(store, OffsetStore):
         return f"offsets of {where} is the class {store.__name__}; make one: {store.__name__}(...)"
+    if isinstance(store, DatabaseOffsets):
+        return (
+            f"offsets of {where} is a DatabaseOffsets, which the career's own methods use; write"
+            " offsets='external', and load_offsets(term) that returns its load(term)"
+        )
     words = ", ".join(map(repr, STORES))
     return f"offsets={store!r} of {where} is not known; use {words}, or an OffsetStore of your own"
 

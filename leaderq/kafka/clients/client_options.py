@@ -3,7 +3,8 @@
 A career has ``client_options``, a :class:`~leaderq.kafka.sink.KafkaSink` has ``options``: names and
 values as the library has them, on top of what leaderq sets. A consumer is given those that
 consumers have, a producer those that producers have. The library itself checks the *values* when it
-connects, and librdkafka also checks the names.
+connects, and librdkafka also checks the names; kafka-python would find out later that a number is
+none, and not say which.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ with ``_`` for each dot.
 
 _CONSUMER = frozenset(KafkaConsumer.DEFAULT_CONFIG)
 _PRODUCER = frozenset(KafkaProducer.DEFAULT_CONFIG)
+_DEFAULTS = {**KafkaProducer.DEFAULT_CONFIG, **KafkaConsumer.DEFAULT_CONFIG}
 _SHARED = frozenset(KafkaAdminClient.DEFAULT_CONFIG) & _CONSUMER & _PRODUCER
 
 
@@ -112,6 +114,10 @@ def option_problems(client: ClientLibrary, options: Options, what: str) -> Itera
             near = difflib.get_close_matches(name.replace(".", "_"), _CONSUMER | _PRODUCER, n=1)
             remedy = f"did you mean {near[0]!r}?" if near else "remove it"
             yield f"{name!r} in {what} is not an option of kafka-python; {remedy}"
+        elif client is ClientLibrary.KAFKA_PYTHON and type(_DEFAULTS[name]) is int:
+            kinds = int | float if name.endswith("_ms") else int
+            if not isinstance(options[name], kinds) or isinstance(options[name], bool):
+                yield f"{name!r}: {options[name]!r} in {what} is not a whole number; give one"
 
 
 def _refusal(name: str) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import KafkaError
 from leaderq.kafka.clients.consumer import (
     BatchLost,
@@ -235,6 +236,7 @@ class OffsetCommits:
     ) -> None:
         with errors_of(self._store, _COMMITTING):
             is_stored = self._store.commit_positions(consumer, self._term, offsets).done(wait_s)
+        self._require_answer(is_stored)
         if not is_stored:
             raise KafkaAway("an offset is not stored yet")
 
@@ -257,6 +259,7 @@ class OffsetCommits:
         try:
             with errors_of(self._store, _COMMITTING):
                 is_stored = self._future.done(wait_s)
+            self._require_answer(is_stored)
         except BaseException:
             self._step(CommitEvent.ENDED)  # it is not under way any more
             raise
@@ -264,3 +267,9 @@ class OffsetCommits:
             self._silent_since_s = None
             self._positions = {}
         return is_stored
+
+    def _require_answer(self, is_stored: object) -> None:
+        """A coroutine is true, and nobody has awaited it."""
+        if not isinstance(is_stored, bool):
+            what = f"done() of what the offset store {self._store.word!r} stores"
+            require_finished(is_stored, what)

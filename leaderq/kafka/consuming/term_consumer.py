@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from leaderq.base import clock
+from leaderq.base.arguments import require_finished
 from leaderq.errors import (
     Deposed,
     KafkaError,
@@ -251,7 +252,8 @@ class TermConsumer:
     def close(self) -> None:
         """Close the consumer, and what the store has open for the term. Do not leave the group."""
         try:
-            self._store.close()
+            with errors_of(self._store, "closing"):
+                self._store.close()
         except Exception:  # a store of the user's; the consumer would stay open
             what = "offset store could not be closed career=%s store=%s"
             log.exception(what, self._plan.career, self._store.word)
@@ -361,6 +363,7 @@ class TermConsumer:
         self._request_s, self._poll_s = REQUEST_S + more_s, min(LONGEST_POLL_S, POLL_S + more_s / 2)
         with errors_of(self._store, "fencing the former leader"):
             is_fenced = self._store.fence(consumer, self._term, self._gate, self._request_s)
+        require_finished(is_fenced, f"fence() of the offset store {self._store.word!r}")
         if not is_fenced:
             self._wait_for_group()
         if self._check.misses(consumer):

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from leaderq.base.arguments import require
+from leaderq.engine.serializers import is_interrupt
 from leaderq.errors import ConfigurationError, KafkaError, LeaderqError, told
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
@@ -196,8 +197,8 @@ def errors_of(store: OffsetStore, doing: str) -> Iterator[None]:
         yield
     except LeaderqError:
         raise
-    except Exception as exc:
-        if type(store).__module__.startswith("leaderq."):
+    except BaseException as exc:  # else a SystemExit would end the consumer thread without a word
+        if is_interrupt(exc) or type(store).__module__.startswith("leaderq."):
             raise
         what = f"the offset store {store.word!r} failed while {doing}: {told(exc)}"
         raise KafkaError(f"{what}; let it raise StoreAway for what passes by itself") from exc

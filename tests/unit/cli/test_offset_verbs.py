@@ -23,11 +23,13 @@ def career(monkeypatch) -> Any:
     """One whose offset was 3. ``put``: what was set."""
     put: list[Any] = []
     made = SimpleNamespace(
-        admin=None,
+        admin=SimpleNamespace(topics=("clicks",)),
         put=put,
         require_settable=lambda: None,
         store=SimpleNamespace(
-            look_up=lambda _admin: {WHERE: 3}, put=lambda _admin, wanted: put.append(wanted)
+            word="own",
+            look_up=lambda _admin: {WHERE: 3},
+            put=lambda _admin, wanted: put.append(wanted),
         ),
     )
 
@@ -85,3 +87,39 @@ def test_what_was_set_is_shown_when_it_is_set(career, capsys):
     assert main(["offsets", "set", "a:A", "--at", "clicks-0=4", "--yes", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["before"] == 3
     assert career.put == [{WHERE: 4}]
+
+
+def test_what_is_exported_can_be_imported(career, capsys, tmp_path):
+    """Also what a store of the user's keeps by plain tuples, and where the group has offsets of
+    topics that the career does not read.
+    """
+    career.store.look_up = lambda _admin: {("clicks", 0): 3, ("views", 1): 7}
+    assert main(["offsets", "export", "a:A"]) == ExitCode.OK
+    place = tmp_path / "offsets.jsonl"
+    place.write_text(capsys.readouterr().out)
+    assert main(["offsets", "import", "a:A", str(place), "--yes"]) == ExitCode.OK
+    assert career.put == [{WHERE: 3}]
+
+
+@pytest.mark.parametrize("verb", ["show a:A", "export a:A", "set a:A --at clicks-0=4 --yes"])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (OSError("no route"), "the offset store 'own' failed while"),
+        ({"clicks": 3}, "look_up() of the offset store 'own' returned the key 'clicks'"),
+    ],
+)
+def test_what_a_store_of_the_users_does_is_not_called_a_fault_of_leaderq(
+    career, capsys, verb, answer, told
+):
+    def look_up(_admin: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    career.store.look_up = look_up
+    main(["offsets", *verb.split()])
+    said = capsys.readouterr().err
+    assert told in said
+    assert "fault in leaderq" not in said
+    assert not career.put

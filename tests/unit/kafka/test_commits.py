@@ -310,6 +310,7 @@ def test_what_was_abandoned_before_anybody_took_it_is_not_handled(came_with):
 
 class Elsewhere(OffsetStore):
     word = "elsewhere"
+    cannot_close: type[BaseException] = OSError
 
     def load(self, *_: Any) -> dict[Partition, int]:
         return {A: 5}
@@ -318,10 +319,12 @@ class Elsewhere(OffsetStore):
         return DoneAtOnce()
 
     def close(self) -> None:
-        raise OSError("it cannot be closed")
+        raise self.cannot_close("it cannot be closed")
 
 
-def test_a_store_that_cannot_be_closed_leaves_no_client_open(caplog):
+@pytest.mark.parametrize("error", [OSError, SystemExit])
+def test_a_store_that_cannot_be_closed_leaves_no_client_open(caplog, monkeypatch, error):
+    monkeypatch.setattr(Elsewhere, "cannot_close", error)
     consumer = Reading(store=Elsewhere())
     consumer.until_offered()
     with mock.patch.object(Client, "close", create=True) as closed:
@@ -367,6 +370,26 @@ def test_what_a_store_cannot_have_stored_ends_the_term_and_nothing_is_read(answe
     assert consumer.offer() is None
 
 
+@pytest.mark.parametrize("where", ["fence", "commit", "commit_positions"])
+def test_a_coroutine_that_a_store_returns_does_not_count_as_done(where, monkeypatch, at):
+    async def later() -> bool:
+        return False
+
+    store = Elsewhere()
+    answer: Any = SimpleNamespace(done=lambda _wait_s: later())
+    monkeypatch.setattr(store, where, lambda *_: later() if where == "fence" else answer)
+    if where == "commit_positions":
+        monkeypatch.setattr(store, "load", lambda *_: {})
+    consumer = Reading(store=store, start_offsets=lambda _: {A: 5}, close=lambda: None)
+    told = r"^(fence|done)\(\) of .*the offset store 'elsewhere'.* returned <coroutine"
+    with pytest.raises(ConfigurationError, match=told):
+        while True:
+            consumer.round()
+            at[0] += 0.5
+            if consumer.offer() is not None and not consumer.commits.is_busy:
+                consumer.commits.request({A: 6}, in_hand=True)
+
+
 @pytest.mark.parametrize(("last", "level"), [(6, "WARNING"), (2, "INFO")])
 def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there_are_records(
     last, level, caplog
@@ -386,12 +409,15 @@ def test_where_nothing_is_stored_it_is_said_where_reading_begins_loudly_if_there
 
 
 @pytest.mark.parametrize("where", ["fence", "load", "commit", "commit_positions", "done"])
-@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize(
+    ("is_ours", "error"),
+    [(False, ConnectionError), (False, SystemExit), (True, ConnectionError)],
+)
 def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_clients_door(
-    where, is_ours, monkeypatch, at
+    where, is_ours, error, monkeypatch, at
 ):
     def fail(*_: Any) -> Any:
-        raise ConnectionError("connection refused")
+        raise error("connection refused")
 
     store = Elsewhere()
     if where == "done":
@@ -404,7 +430,7 @@ def test_what_a_store_of_the_users_raises_ends_the_term_and_is_not_laid_at_the_c
         monkeypatch.setattr(Elsewhere, "__module__", "leaderq.kafka.stores.elsewhere")
     consumer = Reading(store=store, start_offsets=lambda _: {A: 5}, close=lambda: None)
     told = "the Kafka client broke" if is_ours else "the offset store 'elsewhere' failed while"
-    with pytest.raises(KafkaError, match=f"{told}.* ConnectionError.*connection refused"):
+    with pytest.raises(KafkaError, match=f"{told}.* {error.__name__}.*connection refused"):
         while True:
             consumer.round()
             at[0] += 0.5

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from contextlib import nullcontext
 from datetime import datetime
 from itertools import product
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from leaderq.config import TABLE, Section, Settings, load
 from leaderq.errors import ConfigurationError, MissingPiece
 from leaderq.events import EventBus
-from leaderq.kafka import KafkaLeaderCareer, Record
+from leaderq.kafka import AsyncKafkaLeaderCareer, DatabaseOffsets, KafkaLeaderCareer, Record
 from leaderq.kafka.assembly import transactional_id
 from leaderq.kafka.clients.client_options import (
     CallbackTokens,
@@ -157,6 +158,56 @@ def test_a_contradiction_is_refused_with_its_remedy(delivery, store, remedy):
     assert remedy in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["topics", "produces"])
+def test_an_iterator_of_topics_is_refused_at_once_because_it_would_be_used_up(name):
+    career = dressed(type("Once", (Sums,), {name: iter(["numbers"])}))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=f"'{name}' of Once names <list_iterator"):
+            career._declared()
+
+
+def test_a_store_that_offers_what_it_would_drop_is_refused():
+    own = {"word": "own", "load": None, "commit": None, "offers": "produce"}
+    with pytest.raises(ConfigurationError, match=r"Own, .* offers produce\(\) and has no add"):
+        delivery_of(None, type("Own", (OffsetStore,), own)(), "Billing")
+
+
+@pytest.mark.parametrize("error", [KeyError("TOPIC"), AttributeError("session")])
+def test_what_a_property_raises_is_told_with_its_place(error):
+    def topics(_self: Any) -> str:
+        raise error
+
+    career = dressed(type("Asked", (Sums,), {"topics": property(topics)}))
+    with pytest.raises(ConfigurationError, match=f"topics of Asked cannot be read: {error!r:.8}"):
+        career._declared()
+    refused = pytest.raises(ConfigurationError) if isinstance(error, KeyError) else nullcontext()
+    with refused:  # what it needs may be there later
+        career._check_declared(Settings())
+
+
+def test_a_helper_of_a_store_in_place_of_the_store_is_told_where_it_belongs():
+    helper = DatabaseOffsets(lambda: None, career="c")
+    with pytest.raises(ConfigurationError, match=r"of Billing is a DatabaseOffsets, .*'external'"):
+        delivery_of(None, helper, "Billing")
+
+
+def test_what_the_settings_or_the_object_say_is_checked_too():
+    async def handle(_self: Any, _records: Any, _term: Any) -> None: ...
+
+    several = type("Several", (AsyncKafkaLeaderCareer,), {"topics": "t", "handle": handle})
+    career = dressed(several)
+    career._declared()
+    career.settings = Settings(workers=4)
+    with pytest.raises(ConfigurationError, match="workers=4 of Several are threads"):
+        career._declared()
+    own = dressed(Sums)
+    own.offsets, own.concurrency = "external", 7
+    with pytest.raises(ConfigurationError) as refused:
+        own._declared()
+    told = "offsets='external' and no load_offsets", "concurrency=7 of Sums is for coroutines"
+    assert all(each in str(refused.value) for each in told)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("word", 5), ("word", ""), *(("promises", each) for each in (None, (), "at_least_once"))],
@@ -198,6 +249,24 @@ def test_all_options_that_a_career_may_not_set_are_told_at_once():
     assert [problem.split("'")[1] for problem in problems] == [*options][:3]
     told = "is not an option of kafka-python; did you mean 'compression_type'?"
     assert problems[2].endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_fit"),
+    [
+        ("fetch_min_bytes", "1MB", False),
+        ("fetch_min_bytes", 1.5, False),
+        ("fetch_min_bytes", True, False),
+        ("fetch_min_bytes", 2, True),
+        ("metadata_max_age_ms", 1e3, True),
+        ("metadata_max_age_ms", None, False),
+        ("compression_type", None, True),
+    ],
+)
+def test_a_number_of_a_clients_that_is_none_is_named_before_it_connects(name, value, is_fit):
+    told = [f"{name!r}: {value!r} in client_options of C is not a whole number; give one"]
+    problems = list(option_problems(PYTHON, {name: value}, "client_options of C"))
+    assert problems == ([] if is_fit else told)
 
 
 @pytest.mark.parametrize(
