@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leaderq.admin.text import cut, harmless, harmless_lines, iso
+from leaderq.admin.text import cut, harmless, harmless_lines, iso, local
 from leaderq.base import clock, host
 from leaderq.cli.connecting import (
     ONE_CAREER,
@@ -204,9 +204,15 @@ def replay(given: Given) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from leaderq.kafka.dead_letters.replay import DeadLetterFilter, DeadLetterReplay
 
+    topic = _letters_topic(given)
+    if given.to == topic:
+        raise ConfigurationError(
+            f"--to {topic!r} is the topic of the letters, where the records would be no letters;"
+            " name another one, or leave --to out"
+        )
     work = DeadLetterReplay(
         settings.kafka,
-        _letters_topic(given),
+        topic,
         career,
         security=settings.kafka_security,
         timeout_s=settings.connect_timeout_s,
@@ -397,7 +403,7 @@ def _foreign(record: Record) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
-    at = row["at"] and f"{datetime.fromisoformat(row['at']).astimezone():%Y-%m-%d %H:%M:%S}"
+    at = row["at"] and local(round(datetime.fromisoformat(row["at"]).timestamp() * 1000))
     error, origin = "(not written by leaderq)", None
     if row["origin"] is not None:
         origin = _ORIGIN_FORMAT.format(**row["origin"])

@@ -30,6 +30,7 @@ from functools import partial
 from itertools import groupby
 
 from leaderq.base import clock
+from leaderq.base.arguments import MAX_S
 from leaderq.config import KafkaSecurity
 from leaderq.errors import (
     CorruptRecord,
@@ -274,7 +275,7 @@ class DeadLetterReplay:
                 if len(batch) < most and size < _BATCH_BYTES:
                     continue
             if (left_s := due_s - clock.now_s()) > 0:
-                wait(left_s)
+                wait(min(left_s, MAX_S))
             due_s = max(due_s, clock.now_s()) + self._send(batch)
             if message is None:
                 return

@@ -47,8 +47,9 @@ from leaderq.zookeeper import Create, Session, SetData
 log = logging.getLogger(__name__)
 
 CAREFUL_FROM = 2
-MAX_POSITIONS = 10_000
+MAX_POSITIONS, MAX_POSITIONS_BYTES = 10_000, 600_000
 MAX_KILLERS = 1_000
+_ROW_BYTES = 40  # of a position in JSON, without the name of its topic
 _AGAIN_S = 0.05
 
 
@@ -102,7 +103,9 @@ def assess(
     }
     careful = {where for where, (_, deaths) in positions.items() if deaths >= CAREFUL_FROM}
     # Well below the megabyte that a znode may hold: those with the most deaths are kept.
-    most = sorted(positions, key=lambda where: (-positions[where][1], where))[:MAX_POSITIONS]
+    row_bytes = max((len(where.topic) + _ROW_BYTES for where in positions), default=1)
+    count = min(MAX_POSITIONS, MAX_POSITIONS_BYTES // row_bytes)
+    most = sorted(positions, key=lambda where: (-positions[where][1], where))[:count]
     worst = sorted(killers, key=lambda place: (-killers[place], place))[:MAX_KILLERS]
     kept = {where: positions[where] for where in most}, {place: killers[place] for place in worst}
     return CrashCounts(*kept), frozenset(careful | {place.partition for place in killers})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from leaderq.base.exits import ExitCode
 from leaderq.cli import dead, main
 from leaderq.kafka import topics
-from leaderq.kafka.dead_letters.format import new_dead_letter
+from leaderq.kafka.dead_letters.format import PREFIX, new_dead_letter
 from leaderq.kafka.handling import burials
 from leaderq.kafka.record import Record
 
@@ -27,6 +28,33 @@ def test_a_letter_cannot_command_the_terminal_that_shows_it(monkeypatch, capsys)
     assert "\x1b" not in out
     assert "bad\\x1b[2J\nsecond line\n" in out
     assert "  name\\x1b[2J: text\n" in out
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "1970-01-01T00:00:00+00:00"])
+def test_a_letter_of_any_time_is_listed(monkeypatch, capsys, at):
+    monkeypatch.setenv("TZ", "XXX-14")
+    time.tzset()
+    headers = [("topic", b"a"), ("partition", b"0"), ("offset", b"7"), ("at", at.encode())]
+    pairs = [(PREFIX + name, value) for name, value in headers]
+    found = Record("c-dead", 0, 41, 1, b"k", b"v", pairs)
+    reader = SimpleNamespace(
+        topic="c-dead", starts={0: 0}, ends={0: 42}, noted=dict, read=lambda: [found]
+    )
+    monkeypatch.setattr(dead, "_reader", lambda _given: nullcontext(reader))
+    try:
+        assert main(["dead", "ls", "--career", "c"]) == ExitCode.OK
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert "a-0@7" in capsys.readouterr().out
+
+
+def test_records_are_not_sent_back_to_the_topic_of_the_letters(monkeypatch, capsys):
+    monkeypatch.setattr(dead, "_letters_topic", lambda _given: "c-dead")
+    monkeypatch.setattr(dead.signal, "signal", lambda *_: None)
+    words = ["dead", "replay", "--career", "c", "--to", "c-dead", "--yes"]
+    assert main(words) == ExitCode.USAGE
+    assert "--to 'c-dead' is the topic of the letters" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("interrupted", [True, False])

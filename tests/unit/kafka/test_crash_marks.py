@@ -157,6 +157,13 @@ def test_of_too_many_the_deadliest_are_kept(monkeypatch):
     assert careful_in == set(parts)
 
 
+def test_marks_of_many_partitions_with_long_names_fit_into_a_znode():
+    parts = [Partition("t" * 249, number) for number in range(10_000)]
+    known = CrashCounts({}, {place(100, where): 1 for where in parts})
+    counts, _ = assess(known, dict.fromkeys(parts, 10**9), True)
+    assert 300_000 < len(encode(counts)) < 1_000_000
+
+
 NO_MARKS = b"""
     { [] 5 \xff {"positions":5} {"positions":[["t",0,1]]} {"positions":[["t",0,1,"x"]]}
     {"killers":[[0,0,1,1]]} {"in_hand":[["t",0]]} {"in_hand":[["t",0,1,1]]}
