@@ -55,8 +55,6 @@ _JOIN_S = 1.0
 _SEND_S = 0.0005
 _QUIET_AFTER_S = 1.0
 
-private_api.read_all_header_names()
-
 
 def require_same_log(
     settings: ConsumerSettings, offsets: Offsets, epochs: Mapping[Partition, int]
@@ -249,6 +247,10 @@ class KafkaPythonConsumer(ConsumerClient):
                 if self.joins == joins:
                     raise
                 # new metadata came just now, and with it new partitions, within this very poll
+                return {}
+            except native.KafkaError as exc:
+                if not private_api.can_be_read(self._consumer, exc):
+                    raise
                 return {}
         # Fetches may wait long only where nothing has come for a while.
         now = clock.now_s()

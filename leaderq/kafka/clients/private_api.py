@@ -153,21 +153,28 @@ class _AnyNames(bytearray):
         return _Name(found) if isinstance(at, slice) else found
 
 
-def read_all_header_names() -> None:
-    """Let kafka-python read a record with a header whose name is not UTF-8. It raises, at each
-    attempt, so nothing after such a record would ever be read (B42).
+_read_strictly = DefaultRecordBatch._read_msg
+
+
+@wraps(_read_strictly)
+def _read_any_names(batch: Any) -> Any:
+    try:
+        return _read_strictly(batch)
+    except UnicodeDecodeError:
+        batch._buffer = _AnyNames(batch._buffer)
+        return _read_strictly(batch)
+
+
+def can_be_read(consumer: Any, error: BaseException) -> bool:
+    """Whether ``error``, which ``poll`` has raised, will not come again: it was about a header
+    whose name is not UTF-8 (B42). From now on such names are read with escapes, which costs some
+    time for each record; so not before. What was fetched of that partition is fetched again.
     """
-    read = DefaultRecordBatch._read_msg
-
-    @wraps(read)
-    def read_msg(batch: Any, *given: Any) -> Any:
-        try:
-            return read(batch, *given)
-        except UnicodeDecodeError:
-            batch._buffer = _AnyNames(batch._buffer)
-            return read(batch, *given)
-
-    DefaultRecordBatch._read_msg = read_msg
+    if not isinstance(error.__context__, UnicodeDecodeError):
+        return False
+    DefaultRecordBatch._read_msg = _read_any_names
+    consumer._fetcher._next_partition_records = None
+    return True
 
 
 # ---- a producer ----------------------------------------------------------------------------------

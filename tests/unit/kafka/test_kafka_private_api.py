@@ -43,6 +43,7 @@ kafka.producer.kafka.KafkaProducer d61fd976ec303bf6 send flush partitions_for _u
   close
 kafka.producer.record_accumulator.RecordAccumulator d130e6daaae97c21 append has_incomplete
 kafka.producer.sender.Sender 0a4a41ef6d121920 force_close wakeup _maybe_send_pending_request
+kafka.record.default_records.DefaultRecordBatch 823e62bb24a91777 _read_msg __next__
 kafka.producer.transaction_manager.TransactionManager 5f2e2c19c9951bf6 initialize_transactions
   begin_commit begin_abort send_offsets_to_transaction last_error _supports_epoch_bump
 """
