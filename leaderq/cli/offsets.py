@@ -292,6 +292,9 @@ def _put(given: Given, career: _Career, wanted: Mapping[Partition, int]) -> None
 
     career.require_settable()  # before anything is shown, as if it could be done
     bounds = _bounds(career)
+    if not wanted:
+        what = f"the topics of {career.declared.where} have no partitions"
+        raise RequestRefused(f"{what}, so there is nothing to set")
     if unknown := sorted(wanted.keys() - bounds.keys()):
         named = ", ".join(map(str, unknown))
         raise ConfigurationError(f"{career.declared.where} reads no partition {named}")

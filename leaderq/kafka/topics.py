@@ -198,7 +198,10 @@ class TopicReader(KafkaPythonConsumer):
 
     def __enter__(self) -> Self:
         timeout_s = self._settings.open_timeout_s
-        self.open()
+        try:
+            self.open()
+        except UnknownTopic as exc:
+            raise _unknown(self.topic, self._settings.address) from exc
         try:
             self.join(lambda: None, timeout_s)
             self.starts = {where.number: at for where, at in self.start_offsets(timeout_s).items()}
@@ -345,5 +348,9 @@ def opened(
 def _partitions(consumer: KafkaConsumer, topic: str, address: str) -> list[TopicPartition]:
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
-        raise UnknownTopic(f"no topic {topic!r} on Kafka {address!r}; is its name written right?")
+        raise _unknown(topic, address)
     return [TopicPartition(topic, number) for number in sorted(numbers)]
+
+
+def _unknown(topic: str, address: str) -> UnknownTopic:
+    return UnknownTopic(f"no topic {topic!r} on Kafka {address!r}; is its name written right?")

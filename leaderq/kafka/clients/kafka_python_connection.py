@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import socket as sockets  # a method below must be named socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _OF_LOGINS = (
     " connection.)"
 )
 _UNUSABLE = (TypeError, ValueError, AssertionError)
+_SAID = re.compile(r"""failed with response .*?error_message=(['"])(.+?)\1,""", re.DOTALL)
+"""What the broker says, in the text of an error of kafka-python's admin client."""
 
 
 def connection_options(
@@ -252,7 +255,8 @@ def failure_of(exc: BaseException) -> Failure:
 
 
 def translated(exc: BaseException, doing: str, address: str) -> LeaderqError:
-    at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {exc}"
+    said = _SAID.search(str(exc))  # else the whole request and its answer
+    at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {said[2] if said else exc}"
     if isinstance(exc, native.LogTruncationError):
         return LogTruncated(at, (Partition(*where) for where in exc.divergent_offsets))
     return failure_of(exc).error(at)

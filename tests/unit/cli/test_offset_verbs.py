@@ -123,3 +123,15 @@ def test_what_a_store_of_the_users_does_is_not_called_a_fault_of_leaderq(
     assert told in said
     assert "fault in leaderq" not in said
     assert not career.put
+
+
+@pytest.mark.parametrize("words", ["set a:A --to latest --yes", "to-time a:A 2026-11-23 --yes"])
+def test_where_there_are_no_partitions_nothing_is_said_to_be_set(
+    career, capsys, monkeypatch, words
+):
+    career.declared = SimpleNamespace(where="A")
+    monkeypatch.setattr(offsets, "_bounds", lambda _career: {})
+    monkeypatch.setattr(offsets, "_bounds_at", lambda _career, _at_ms: {})
+    assert main(["offsets", *words.split()]) == ExitCode.FAILED
+    assert "the topics of A have no partitions, so there is" in capsys.readouterr().err
+    assert not career.put

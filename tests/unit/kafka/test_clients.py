@@ -8,6 +8,7 @@ from unittest import mock
 
 import confluent_kafka
 import pytest
+from kafka import errors as native
 from kafka.consumer.fetcher import ConsumerRecord
 
 from leaderq import errors
@@ -19,7 +20,7 @@ from leaderq.kafka.clients.confluent_consumer import ConfluentConsumer
 from leaderq.kafka.clients.confluent_producer import ConfluentProducer
 from leaderq.kafka.clients.confluent_record import by_partition
 from leaderq.kafka.clients.consumer import ConsumerSettings, KafkaAway
-from leaderq.kafka.clients.kafka_python_connection import tls_context
+from leaderq.kafka.clients.kafka_python_connection import tls_context, translated
 from leaderq.kafka.clients.producer import Message, ProducerSettings, checked
 from leaderq.kafka.record import Partition
 
@@ -172,3 +173,11 @@ def test_an_offset_whose_note_is_no_text_is_an_offset(consumer):
     consumer._client = mock.Mock(committed=lambda asked, timeout_s: [_Noted()])
     assert consumer.committed(1.0, [Partition("t", 0)]) == {Partition("t", 0): 7}
     assert consumer.notes == frozenset()
+
+
+@pytest.mark.parametrize("quote", "'\"")
+def test_of_a_refused_request_it_is_told_what_the_broker_says(quote):
+    answer = f'topics=[Result(error_code=44, error_message={quote}too many, don"t{quote}, x=0)]'
+    error = native.PolicyViolationError(f"Request 'X(y=1)' failed with response 'Z({answer})'.")
+    told = str(translated(error, "creating topics", "k:1"))
+    assert told == "creating topics at Kafka 'k:1': PolicyViolationError: too many, don\"t"
