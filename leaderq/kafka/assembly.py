@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -50,7 +50,6 @@ from leaderq.kafka.handling.context import (
 )
 from leaderq.kafka.handling.crash_marks import CrashMarks
 from leaderq.kafka.handling.on_error import policy
-from leaderq.kafka.record import Record
 from leaderq.kafka.serialization import decoder, encoder
 from leaderq.kafka.stores import open_store
 from leaderq.kafka.stores.offset_store import LoadOffsets, OffsetStore, StoreContext
@@ -357,7 +356,7 @@ def assembled(environment: Environment, former: Assembly | None) -> Assembly:
 
 def handling_context(
     declared: Declaration,
-    handle: Callable[[Sequence[Record], Term], None],
+    handle: HandleCalls,
     store: OffsetStore,
     **parts: Any,
 ) -> HandlingContext:
@@ -365,6 +364,7 @@ def handling_context(
     return HandlingContext(
         career=declared.name,
         handle=handle,
+        noted=handle.noted,
         decode=decoder(key, value),
         undo=store.undo,
         undoes=store.undoes,

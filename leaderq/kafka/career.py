@@ -319,9 +319,9 @@ class KafkaLeaderCareer(KafkaCareer, LeaderCareer):
         :mod:`leaderq.kafka.handling.on_error`. The same holds for records that cannot be decoded,
         and with the last two also for a record over which the process dies again and again.
 
-        ``handle_budget_s``: one call of :meth:`handle` that takes longer ends the term, because it
-        hangs. ``None`` (default): no limit. If you override :meth:`healthy`, call
-        ``super().healthy()`` too.
+        ``handle_budget_s``: one call of :meth:`handle`, with the deserialisers of its records, that
+        takes longer ends the term, because it hangs. ``None`` (default): no limit. If you override
+        :meth:`healthy`, call ``super().healthy()`` too.
 
     Order at the start of a term: the former leader is fenced, offsets are loaded,
     :meth:`inaugurate`, first :meth:`handle`. At its end: the batch in hand is finished and

@@ -239,13 +239,18 @@ def test_a_leader_that_begins_at_the_end_has_stored_where_that_is(s):
         s.until(lambda: {one.offset for one in drain.handled} >= {3, 4, 5, 6, 7})
 
 
+@pytest.mark.parametrize("what", ["rule", "value_deserializer"])
 @scene(5)
-def test_a_handler_over_its_budget_is_named_and_ends_its_term(s):
-    def rule(_career: Any, record: Any) -> None:
-        if record.offset == 7 and len(drain.terms()) == 1:
-            s.world.park(600.0)
+def test_a_handler_over_its_budget_is_named_and_ends_its_term(s, what):
+    done: list[Any] = []
 
-    with Drain(s, rule=rule, handle_budget_s=3.0) as drain:
+    def hang(*given: Any) -> Any:
+        done.append(given)
+        if len(done) == 8 and len(drain.terms()) == 1:
+            s.world.park(600.0)
+        return given[-1]
+
+    with Drain(s, handle_budget_s=3.0, **{what: hang}) as drain:
         drain.workers("ab")
         s.until(lambda: len(drain.terms()) == 2, 30.0)
         said = "handle_budget_s=3 running=handle has been called for"

@@ -251,17 +251,18 @@ class BatchWork(SharedWork):
 
     def _call(self, piece: BatchPiece) -> None:
         context = self._context
-        with HandleCall() as effects:
+        with HandleCall() as effects, context.noted(piece.records):
             failure = attempt(context.decode, context.handle, piece.records, self._term)
         self._note(piece, failure, effects)
 
     async def _follow_awaited(self, term: AsyncTerm) -> None:
         """On the event loop."""
-        decode, coroutines = self._context.decode, self._context.coroutines
+        context = self._context
+        decode, coroutines = context.decode, context.coroutines
         assert coroutines is not None
         while (chain := self._hand.begin(self._admits)) is not None:
             piece = chain.pieces[0]
-            with HandleCall() as effects:
+            with HandleCall() as effects, context.noted(piece.records):
                 failure = await attempt_awaited(decode, coroutines.handle, piece.records, term)
             self._note(piece, failure, effects)
 

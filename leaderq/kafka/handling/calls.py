@@ -135,8 +135,9 @@ def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallF
 
 
 class HandleCalls:
-    """Calls ``handle``, on any thread, and knows which calls have not returned, because one may
-    hang. :meth:`awaited` does the same on the event loop of a career of coroutines. A child that
+    """Calls ``handle``, on any thread; :meth:`awaited` does the same on the event loop of a career
+    of coroutines. It knows which calls, each :meth:`noted` together with what deserialises its
+    records, have not returned, because one may hang. A child that
     ``handle`` has forked ends when it comes back: nothing that it does here is its own to do.
     """
 
@@ -148,7 +149,7 @@ class HandleCalls:
         self._running: dict[object, tuple[float, Sequence[Record]]] = {}
 
     def __call__(self, records: Sequence[Record], term: Term) -> None:
-        with self._noted(records), tracing.of_records(records, term, *self.reads):
+        with tracing.of_records(records, term, *self.reads):
             return called_here(partial(self._handled, records, term), self._pid)
 
     def _handled(self, records: Sequence[Record], term: Term) -> None:
@@ -161,11 +162,11 @@ class HandleCalls:
 
     async def awaited(self, records: Sequence[Record], term: AsyncTerm) -> object:
         assert self._handle_awaited is not None
-        with self._noted(records), tracing.of_records(records, term, *self.reads):
+        with tracing.of_records(records, term, *self.reads):
             return await self._handle_awaited(records, term)
 
     @contextmanager
-    def _noted(self, records: Sequence[Record]) -> Iterator[None]:
+    def noted(self, records: Sequence[Record]) -> Iterator[None]:
         call = object()
         try:
             self._running[call] = clock.now_s(), records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -103,7 +104,8 @@ class HandlingContext:
     ``rest(partition, for_s)`` hands out no records of the partition for ``for_s`` seconds, then
     again from the committed offset; it returns ``False``, and does nothing, if there is no other
     partition. ``is_lost()``: what is in hand was abandoned, so nothing more of it is begun.
-    ``coroutines`` handles records side by side on the career's event loop.
+    ``coroutines`` handles records side by side on the career's event loop. ``noted(records)`` is
+    entered around ``decode`` and ``handle``, by whoever calls them.
 
     ``on_skipped(record, error, attempts)`` and ``on_dead_lettered(record, error, attempts, topic)``
     are called for each raw record that is passed over, before its offset is committed: at least
@@ -128,6 +130,7 @@ class HandlingContext:
     workers: int = 1
     order: RecordOrder = RecordOrder.PARTITION
     coroutines: CoroutineWorkers | None = None
+    noted: Callable[[Sequence[Record]], AbstractContextManager[None]] = lambda _: nullcontext()
     marks: CrashMarks | None = None
     burials: BurialRequests | None = None
     on_skipped: Callable[[Record, BaseException, int], object] = lambda *_: None
