@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from leaderq.async_term import AsyncTerm
 from leaderq.base import clock, host
 from leaderq.base.arguments import require_finished
+from leaderq.errors import AlreadyStored, leaves
 from leaderq.kafka.handling.on_error import PoisonRecord, not_about_records
 from leaderq.kafka.record import Record
 from leaderq.observability import tracing
@@ -31,6 +32,8 @@ SLICE_S = 0.2  # how late an exception raised in the waiting thread is delivered
 _CLOSE_S = 5.0
 Start = Callable[[int, int], int]
 """Lets at most so many workers begin, where so many are busy; returns how many have begun."""
+
+_DEPTH = 10
 
 
 @dataclass(frozen=True)
@@ -125,13 +128,24 @@ def _judged(records: Sequence[Record], error: BaseException) -> CallFailure:
 
 def _failure(error: BaseException, index: int | None, *, touched: bool) -> CallFailure:
     """Return the failure of a call. It holds the user's own error (what a ``PoisonRecord`` was
-    raised from), or the error within that which is not about records.
+    raised from), or the error within that which is not about records, or an ``AlreadyStored`` that
+    the user has wrapped, because no record that is stored may become a dead letter.
     """
     own = error
     if isinstance(error, PoisonRecord) and error.__cause__ is not None:
         own = error.__cause__
     other = not_about_records(own)
+    own = next((each for each in _causes(own) if isinstance(each, AlreadyStored)), own)
     return CallFailure(other or own, index, touched, is_raised=other is not None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The errors in ``error``, if it is a group, and what it was raised from, and so on."""
+    for _ in range(_DEPTH):  # they may form a circle
+        if error is None:
+            return
+        yield from leaves(error)
+        error = error.__cause__
 
 
 class HandleCalls:

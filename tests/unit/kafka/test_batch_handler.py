@@ -195,19 +195,25 @@ def test_between_parts_a_term_that_ends_or_pauses_is_noticed_and_what_is_done_is
 
 
 @pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("wraps", [False, True])
 @pytest.mark.parametrize("on_error", ["raise", skip(), LETTERS])
 @pytest.mark.parametrize(
     ("stored", "handled"),
     [({A: 2, B: 7}, []), ({A: 2}, [(B, 5), (B, 6)]), ({B: 6}, [(A, 0), (A, 1), (B, 6)])],
 )
-def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(stored, handled, on_error, workers):
+def test_what_is_stored_counts_as_handled_and_the_rest_goes_on(
+    stored, handled, on_error, workers, wraps
+):
     career = FakeCareer()
     passed_over: list[object] = []
 
     def refuse(rows: Sequence[Record]) -> None:
         for row in rows:
             if row.offset < (end := stored.get(row.topic_partition, 0)):
-                raise AlreadyStored(row.topic_partition, stored=end, first=row.offset)
+                refused = AlreadyStored(row.topic_partition, stored=end, first=row.offset)
+                if wraps:
+                    raise KeyError("as the user calls it") from refused
+                raise refused
 
     career.before_handle = refuse
     told = {"on_skipped": lambda *told: passed_over.append(told)}
