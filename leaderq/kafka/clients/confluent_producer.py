@@ -9,9 +9,9 @@ rest leans on B33, B34 and B35.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -69,6 +69,8 @@ def producer_options(settings: ProducerSettings, connection: ConfluentConnection
 
 class ConfluentProducer(ProducerClient):
     """See :class:`~leaderq.kafka.clients.producer.ProducerClient`."""
+
+    _ONE_BY_ONE: ClassVar[Mapping[str, Any]] = {"batch.num.messages": 1, "max.in.flight": 1}
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)

@@ -125,6 +125,10 @@ class MessageInvalid(KafkaError):
     """The broker refuses a message, because it is invalid or because another of its batch is."""
 
 
+class OutOfOrder(KafkaError):
+    """The broker refuses a message because one in front of it was not stored (B43)."""
+
+
 class Failure(Enum):
     """What a library's own error means. Each member has leaderq's error class, advice to add, and
     the names of the errors that mean this: those of Kafka's protocol, as either library spells
@@ -179,6 +183,7 @@ class Failure(Enum):
         "",
         "INVALID_RECORD INVALID_MSG CORRUPT_MESSAGE INVALID_TIMESTAMP _INVALID_DIFFERENT_RECORD",
     )
+    OUT_OF_ORDER = OutOfOrder, "", "OUT_OF_ORDER_SEQUENCE_NUMBER"
     # What passes by itself, though librdkafka does not always mark it as retriable.
     # _DESTROY_BROKER: one broker of a cluster was forgotten, or has come back under its id;
     # _NOENT: no partition asked about has a leader, or its topic was deleted a moment ago.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as native
@@ -66,6 +66,8 @@ class KafkaPythonProducer(ProducerClient):
     """
 
     _natives = (native.KafkaError,)
+    # It sends a batch that is too large again in halves, by itself.
+    _ONE_BY_ONE: ClassVar[Mapping[str, Any]] = {"max_in_flight_requests_per_connection": 1}
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)

@@ -14,11 +14,11 @@ happened, once another producer was fenced in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 
@@ -40,6 +40,7 @@ from leaderq.kafka.clients.consumer import (
     MembershipLost,
     MessageInvalid,
     Offsets,
+    OutOfOrder,
 )
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -237,6 +238,8 @@ class ProducerClient(KafkaClient, LibraryProducer):
     """
 
     _settings: ProducerSettings
+    _ONE_BY_ONE: ClassVar[Mapping[str, Any]] = {}
+    """The library's options for :meth:`send_one_by_one`."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(settings)
@@ -246,6 +249,13 @@ class ProducerClient(KafkaClient, LibraryProducer):
     @property
     def _producer(self) -> Any:
         return self._opened("producer")
+
+    def send_one_by_one(self) -> None:
+        """Refuse no message for the size of its batch, and send no batch before the one in front of
+        it was answered, so that the first refusal is heard first. Call it before :meth:`open`.
+        """
+        options = {**self._settings.options, **self._ONE_BY_ONE}
+        self._settings = replace(self._settings, options=options)
 
     def send_all(self, messages: Iterable[Message], timeout_s: float) -> int:
         """Send all messages, outside transactions; connects first, if need be. Returns how many
@@ -284,11 +294,16 @@ class ProducerClient(KafkaClient, LibraryProducer):
             raise self.trouble() or KafkaAway(f"{where} has not acknowledged all messages yet")
 
     def _failure(self) -> LeaderqError:
-        """Return why the first message that has failed did; its place in the sequence of messages
-        is lost as well.
+        """Return why the first message that was refused has failed, else the first that has failed:
+        those behind it fail too, perhaps before it, because their place in the sequence of messages
+        is lost.
         """
-        topic, error = self._failed[0]
-        return with_cause(given_up(self._translated(error, f"producing to {topic!r}")), error)
+        found = [
+            (self._translated(error, f"producing to {topic!r}"), error)
+            for topic, error in self._failed
+        ]
+        told = next((one for one in found if isinstance(one[0], REFUSED_MESSAGES)), found[0])
+        return with_cause(given_up(told[0]), told[1])
 
     def begin(self) -> None:
         """Begin a transaction; costs no request."""
@@ -305,7 +320,7 @@ class ProducerClient(KafkaClient, LibraryProducer):
         if self._stage is not TransactionStage.ASKED:
             try:
                 self._flush(deadline)
-            except REFUSED_MESSAGES as exc:
+            except (*REFUSED_MESSAGES, OutOfOrder) as exc:
                 raise EffectRefused(exc) from exc
             if group is None:  # the broker accepts these offsets from anybody, whoever holds it
                 raise MembershipLost("the consumer is not a member of its group at the moment")

@@ -11,7 +11,8 @@ the group member are those of the newest leader. What this process knows of a tr
 * **no answer** (``KafkaAway``): committing the same offsets again continues the transaction.
 * **refused** (``MembershipLost``; ``EffectRefused``, for a message that is not accepted): nothing
   was committed. The transaction is aborted, and committing the same offsets again sends the same
-  messages again.
+  messages again. What the broker has refused is first sent again at once by a producer that sends
+  messages one by one: a batch may be refused for its size, or because of another one (B43).
 * **the outcome is not known** (``BatchLost``, a client that broke), **the broker gave it up** (open
   for too long), or **the consumer was made again** while a transaction is open: the producer is
   discarded. Fencing with a new one ends the transaction one way or the other; the offsets loaded
@@ -32,7 +33,7 @@ from functools import partial
 from typing import Any
 
 from leaderq.base import clock
-from leaderq.errors import KafkaError, KafkaFenced, LeaderqError
+from leaderq.errors import KafkaError, KafkaFenced, LeaderqError, UnknownTopic
 from leaderq.kafka.clients.consumer import (
     BatchLost,
     CommitFuture,
@@ -40,6 +41,7 @@ from leaderq.kafka.clients.consumer import (
     EffectRefused,
     KafkaAway,
     Offsets,
+    OutOfOrder,
 )
 from leaderq.kafka.clients.producer import (
     REFUSED_MESSAGES,
@@ -151,6 +153,7 @@ class TransactionThread:
         self._producer: ProducerClient | None = None
         self._is_fenced = False
         self._current: Transaction | None = None  # open, asked, or in doubt
+        self._one_by_one = False
 
     # ---- on the consumer thread ------------------------------------------------------------------
 
@@ -192,6 +195,8 @@ class TransactionThread:
             return self._producer
         if self._producer is None:
             producer = self._make()
+            if self._one_by_one:
+                producer.send_one_by_one()
             producer.open()
             self._producer = producer
         self._allowed()
@@ -206,6 +211,22 @@ class TransactionThread:
         return self._producer
 
     def _commit(self, transaction: Transaction, group: Any) -> None:
+        try:
+            self._try_to_commit(transaction, group)
+        except EffectRefused as exc:
+            if isinstance(exc.error, UnknownTopic) and not self._one_by_one:
+                raise
+            self._discard()  # it has lost its place in the sequence of messages (B43)
+            self._one_by_one = not self._one_by_one
+            if not self._one_by_one:
+                raise
+            self._commit(transaction, group)
+        else:
+            if self._one_by_one:
+                self._one_by_one = False
+                self._discard()
+
+    def _try_to_commit(self, transaction: Transaction, group: Any) -> None:
         if transaction.state is TransactionState.COMMITTED:
             return  # asked for again, because nobody had waited for the answer
         if self._is_open and self._current is not transaction:
@@ -227,8 +248,6 @@ class TransactionThread:
             else:
                 self._step(TransactionEvent.REFUSED)
                 self._abort(producer)
-                if isinstance(exc, EffectRefused):
-                    self._discard()  # it has lost its place in the sequence of messages (B43)
             raise
         self._step(TransactionEvent.COMMITTED)
 
@@ -244,7 +263,7 @@ class TransactionThread:
             raise
         except Exception as exc:
             self._abort(producer)
-            if isinstance(exc, REFUSED_MESSAGES):
+            if isinstance(exc, (*REFUSED_MESSAGES, OutOfOrder)):
                 raise EffectRefused(exc) from exc
             raise
 

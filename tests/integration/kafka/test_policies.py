@@ -95,27 +95,35 @@ def test_a_record_of_any_size_can_be_set_aside(drive, kafka_broker, four_partiti
 
 
 class Timing(Recorder):
-    """Sends each record on, one of them with a time that no broker takes."""
+    """Sends each record on, one of them with a time that no broker takes, or too large."""
 
     offsets = "transaction"
     out = ""
+    is_large = False
 
     def handle(self, records: Sequence[Record], term: Term) -> None:
         for record in records:
-            at_ms = 2**62 if record.value == POISON[0] else None
-            self.produce(self.out, record.value, timestamp_ms=at_ms)
+            is_bad = record.value == POISON[0]
+            at_ms = 2**62 if is_bad and not self.is_large else None
+            value = record.value * 10_000 if is_bad and self.is_large else record.value
+            self.produce(self.out, value, timestamp_ms=at_ms)
         super().handle(records, term)
 
 
+@pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
 def test_b43_a_message_that_the_broker_refuses_is_the_fault_of_its_record_and_costs_no_other(
-    drive, feed, kafka_broker, four_partitions, client
+    drive, feed, kafka_broker, four_partitions, client, is_large
 ):
-    """A client that was refused a batch refuses the next ones: it has lost its place."""
+    """A client that was refused a batch refuses the next ones: it has lost its place. And a batch
+    of what is not too large may be.
+    """
     out, dead = f"{four_partitions}-out", f"{four_partitions}-dead"
-    create_topics(kafka_broker.address, {out: 2, dead: 1})
-    values = feed(0, 40)
-    leader = drive(Timing, client=client, out=out, on_error=dead_letter(dead)).begin()
+    create_topics(kafka_broker.address, {dead: 1})
+    create_topics(kafka_broker.address, {out: 2}, configs={"max.message.bytes": "1000"})
+    values = feed(0, 400)
+    words = {"out": out, "is_large": is_large, "on_error": dead_letter(dead)}
+    leader = drive(Timing, client=client, **words).begin()
     eventually_done(leader, end_offsets(kafka_broker.address, four_partitions))
     (letter,) = letters_on(kafka_broker.address, dead, 1)
     assert letter.record.value == POISON[0]

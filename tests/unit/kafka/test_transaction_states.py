@@ -60,7 +60,7 @@ class Broker:
         self.stored: dict[Partition, int] = {}
         self.open: list[bytes] = []
         self.when_fenced: Callable[[], None] | None = None
-        self.epoch = self.made = self.asked = 0
+        self.epoch = self.made = self.asked = self.one_by_one = 0
         self.now_s = 100.0
         self.is_deposed = False
         self.refusal: type[KafkaError] = MessageTooLarge
@@ -88,6 +88,9 @@ class Producer:
         self._may_abort = True
 
     def open(self) -> None: ...
+
+    def send_one_by_one(self) -> None:
+        self._broker.one_by_one += 1
 
     def fence(self, timeout_s: float) -> bool:
         if self._broker.fences and not self._broker.fences.pop(0):
@@ -329,17 +332,28 @@ def test_a_message_that_the_client_does_not_take_is_an_effect_refused_and_nothin
     leader.store.undo()
     leader.store.add([message()])
     leader.commit()
-    assert (leader.broker.made, leader.broker.results) == (1, [b"v"])
+    made = 1 if error is UnknownTopic else 3  # another one sends it one by one, and another goes on
+    assert (leader.broker.made, leader.broker.results) == (made, [b"v"])
 
 
-def test_after_a_refusal_by_the_broker_another_producer_commits(leader):
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_the_broker_refuses_is_sent_again_one_by_one_and_by_a_new_producer_each_time(
+    leader, times
+):
     """The former one has lost its place in the sequence of messages."""
     refusal = "refused", lambda _: EffectRefused(MessageInvalid("the time of it"))
-    leader.broker.answers = [SimpleNamespace(value=refusal, name="refused")]
+    leader.broker.answers = [SimpleNamespace(value=refusal, name="refused")] * times
     leader.store.add([message(b"odd")])
-    with pytest.raises(EffectRefused):
+    if times == 2:
+        with pytest.raises(EffectRefused):
+            leader.commit()
+        leader.store.undo()
+        leader.store.add([message()])
         leader.commit()
-    leader.store.undo()
-    leader.store.add([message()])
-    leader.commit()
-    assert (leader.broker.made, leader.broker.results) == (2, [b"v"])
+        assert (leader.broker.made, leader.broker.results) == (3, [b"v"])
+    else:
+        leader.commit()
+        leader.store.add([message()])
+        leader.commit(2)
+        assert (leader.broker.made, leader.broker.results) == (3, [b"odd", b"v"])
+    assert leader.broker.one_by_one == 1
