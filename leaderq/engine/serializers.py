@@ -65,10 +65,15 @@ def value_of(serializer: QueueSerializer[T], data: bytes) -> T:
     try:
         return serializer.deserialize(data)
     except BaseException as exc:
-        is_main = primitives.current_thread() is primitives.main_thread()
-        if is_main and isinstance(exc, KeyboardInterrupt):
-            raise  # the item has not caused Ctrl-C
+        if is_interrupt(exc):
+            raise
         raise CorruptItem(f"the serializer refuses it: {told(exc)}") from exc
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether ``error`` is Ctrl-C, which the item has not caused."""
+    is_main = primitives.current_thread() is primitives.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_main
 
 
 def unchanging(data: Any) -> bytes:
