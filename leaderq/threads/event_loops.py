@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leaderq.threads import primitives
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 T = TypeVar("T")
 calls_told: ContextVar[Callable[[primitives.Future[Any]], object] | None] = ContextVar(
@@ -21,8 +24,13 @@ calls_told: ContextVar[Callable[[primitives.Future[Any]], object] | None] = Cont
 
 def runs_event_loop() -> bool:
     """Whether the caller runs on an event loop of asyncio, which a blocking wait would stop."""
+    return running_loop() is not None
+
+
+def running_loop() -> AbstractEventLoop | None:
+    """The event loop of asyncio on which the caller runs, if it does."""
     running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
-    return running is not None and running() is not None
+    return None if running is None else running()
 
 
 def started(call: Callable[[], T], name: str) -> primitives.Future[T]:

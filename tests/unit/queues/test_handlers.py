@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from leaderq.base.arguments import NotAPlainFunction
-from leaderq.engine.handlers import Handler, handler_problem
+from leaderq.engine.handlers import Handler, HandlerThreads, handler_problem
 from leaderq.engine.serializers import JSON, TEXT, value_of
 from leaderq.errors import ConfigurationError, CorruptItem
 from leaderq.queues.consumers import QueueOptions
 from leaderq.testing import eventually
 
-NAME = "loop of a handler"
+NAME = "handler-loop"
 
 
 def loops() -> list[threading.Thread]:
@@ -110,3 +110,54 @@ def test_what_a_serializer_refuses_is_corrupt() -> None:
     for serializer, wrong in ((JSON, b"{"), (TEXT, b"\xff")):
         with pytest.raises(CorruptItem, match="the serializer refuses it"):
             value_of(serializer, wrong)
+
+
+@pytest.mark.parametrize("rude", ["exits", "stops the loop"])
+def test_a_coroutine_that_leaves_or_stops_the_loop_has_failed_and_no_other(rude: str) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def work(one: str) -> None:
+        if one == "long":
+            begun.set()
+            while not go_on.is_set():
+                await asyncio.sleep(0.01)
+        elif rude == "exits":
+            raise SystemExit(3)
+        else:
+            asyncio.get_running_loop().stop()
+
+    handler = Handler("it", work, NAME)
+    with ThreadPoolExecutor(2) as pool:
+        beside = pool.submit(handler, "long")
+        assert begun.wait(60)
+        leaving = pool.submit(handler, "rude")
+        assert isinstance(leaving.exception(60), SystemExit if rude == "exits" else type(None))
+        go_on.set()
+        assert beside.exception(60) is None
+        assert pool.submit(handler, "long").exception(60) is None
+    handler.close()
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_coroutine_that_stops_its_own_threads_waits_for_none_and_leaves_no_loop(
+    others: int,
+) -> None:
+    told: list[Any] = []
+
+    async def work(one: int) -> None:
+        if one == 0:
+            told.append(threads.stop(None))
+        else:
+            await asyncio.sleep(0.1)
+
+    numbers = iter(range(others + 1))
+    threads = HandlerThreads(
+        "it",
+        work,
+        NAME.removesuffix("-loop"),
+        others + 1,
+        lambda _: threads._handler(next(numbers)),
+    )
+    threads.start()
+    eventually(lambda: not threads.is_running)
+    assert told == [False]
