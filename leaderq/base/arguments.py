@@ -36,6 +36,8 @@ Problem = str | None
 Seconds = float | timedelta
 MAX_S = 3e9
 """The longest time: a century."""
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, after which calendars have no time."""
 
 
 def require(*problems: Problem) -> None:

@@ -24,6 +24,8 @@ class DynoDeadLetters(DeadLetters[DeadMessage]):
     payload, headers, group and priority, and does not expire.
     """
 
+    KIND = DeadMessage
+
     def __init__(self, nodes: QueueNodes) -> None:
         self._nodes, self._paths = nodes, nodes.paths
 

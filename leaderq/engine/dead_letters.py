@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from leaderq.base.arguments import several
+from leaderq.base.arguments import instance, require, several
 from leaderq.errors import BadVersion, LeaderqError, NodeExists, NoNode, NotEmpty
 from leaderq.zookeeper.writing.groups import Operations
 
@@ -39,6 +39,9 @@ class DeadLetters(ABC, Generic[L]):
     is created in one transaction, whoever tries, however often, and whatever happens to the
     answers.
     """
+
+    KIND: ClassVar[type[Any]]
+    """The class of a letter."""
 
     @abstractmethod
     def count(self) -> int:
@@ -92,6 +95,7 @@ class DeadLetters(ABC, Generic[L]):
 
         def groups() -> Iterator[Operations]:
             for letter in chosen:
+                require(instance("letter", letter, self.KIND))
                 begun.append(letter)
                 yield operations(letter)
 

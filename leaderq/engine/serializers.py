@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from leaderq.base.arguments import bytes_of
+from leaderq.base.arguments import Problem, bytes_of, wanted
 from leaderq.errors import CorruptItem, told
 from leaderq.threads import primitives
 
@@ -55,6 +55,13 @@ JSON: QueueSerializer[Any] = _OfType(
     "JSON", (object,), lambda value: _as_json(value).encode(), json.loads
 )
 """Whatever ``json`` can write, compact, in UTF-8."""
+
+
+def serializer_problem(serializer: object) -> Problem:
+    """Why this cannot be a serializer; ``None`` if it can."""
+    methods = [getattr(serializer, name, None) for name in ("serialize", "deserialize")]
+    is_made = not isinstance(serializer, type) and all(map(callable, methods))
+    return wanted("serializer", serializer, is_made, "BYTES, TEXT, JSON, or a QueueSerializer")
 
 
 def value_of(serializer: QueueSerializer[T], data: bytes) -> T:

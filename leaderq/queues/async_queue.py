@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from leaderq.base.arguments import at_least, require
+from leaderq.base.arguments import at_least, require, wanted
 from leaderq.engine.async_face import AsyncFace, AsyncTaken
 from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues.consuming import Item
@@ -61,11 +61,15 @@ class AsyncQueue(AsyncFace, Generic[T]):
     """
 
     def __init__(self, queue: QueueRecipe[T] | SimpleDistributedQueue, *, takers: int = 8) -> None:
-        require(at_least("takers", takers, 1))
-        super().__init__("queue", takers)
         names = ("put", "put_many", "take")
         if isinstance(queue, SimpleDistributedQueue):
             names = ("offer", "offer_many", "take_item")
+        is_one = all(hasattr(queue, name) for name in names)
+        require(
+            wanted("queue", queue, is_one, "one of the queues, not started"),
+            at_least("takers", takers, 1),
+        )
+        super().__init__("queue", takers)
         self._put, self._put_many, self._take = (getattr(queue, name) for name in names)
         self.queue = queue
         """The queue that does the work: for methods that never wait, such as ``pause`` or ``path``.

@@ -10,9 +10,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from leaderq.base.arguments import at_least, require, unless
+from leaderq.base.arguments import at_least, instance, require, unless, wanted
+from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import handler_problem
-from leaderq.engine.serializers import BYTES, QueueSerializer
+from leaderq.engine.serializers import BYTES, QueueSerializer, serializer_problem
 from leaderq.errors import QueueClosed
 from leaderq.threads import PerThread, Retry, primitives
 from leaderq.zookeeper import SessionState
@@ -68,7 +69,16 @@ class QueueOptions(Generic[T]):
         is_one = self.consumer is None or self.consume_batch is None
         is_of_threads = not isinstance(self.executor, primitives.ProcessPoolExecutor)
         why = "items are acknowledged by the process that claimed them; give a ThreadPoolExecutor"
+        is_executor = self.executor is None or callable(getattr(self.executor, "submit", None))
+        blocking = self.consumer if isinstance(self.consumer, BlockingQueueConsumer) else None
+        is_open = blocking is None or not blocking.is_closed
         require(
+            serializer_problem(self.serializer),
+            instance("error_mode", self.error_mode, ErrorMode),
+            instance("retry", self.retry, Retry),
+            instance("name", self.name, str | None),
+            wanted("executor", self.executor, is_executor, "an executor, or None"),
+            unless(is_open, "the BlockingQueueConsumer was closed with its queue; make a new one"),
             handler_problem("consumer", self.on_value, or_none=self.consumer is None),
             handler_problem("consume_batch", self.consume_batch, or_none=True),
             unless(is_one, "give either consumer or consume_batch, not both"),
@@ -139,7 +149,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         self._capacity = math.inf if capacity is None else capacity
         self._changed = primitives.Condition()
         self._entries: list[_Entry[T]] = []  # in the order in which they came
-        self._is_closed = False
+        self.is_closed = False
 
     def consume(self, value: T) -> None:
         """Called by the queue: returns when the work on ``value`` is done, or raises the error that
@@ -147,8 +157,8 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         """
         entry = _Entry(value, work_in_hand.value.may_be_begun)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self.size() < self._capacity)
-            if self._is_closed:
+            self._changed.wait_for(lambda: self.is_closed or self.size() < self._capacity)
+            if self.is_closed:
                 raise ConsumerClosed("the queue was closed before this item was taken")
             self._entries.append(entry)
             self._changed.notify_all()
@@ -157,7 +167,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def close(self) -> None:
         """Called by the queue when it closes: releases the values here, wakes waiting threads."""
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             left, self._entries = self._entries, []
             self._changed.notify_all()
         closed = ConsumerClosed("the queue was closed before the work on this item was done")
@@ -170,18 +180,23 @@ class BlockingQueueConsumer(QueueConsumer[T]):
 
         :raises QueueClosed: the queue was closed.
         """
+        wait_s = Deadline.asked(timeout_s, None).left_s(primitives.TIMEOUT_MAX)
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._waiting(), timeout_s)
-            if self._is_closed:
+            self._changed.wait_for(lambda: self.is_closed or self._waiting(), wait_s)
+            if self.is_closed:
                 raise QueueClosed("the queue was closed")
             taken = self._take(1)
             return taken[0] if taken else None
 
     def drain_to(self, target: list[T], max_items: int | None = None) -> int:
         """Append the values here to ``target``, at most ``max_items``; returns their number."""
+        require(
+            wanted("target", target, hasattr(target, "extend"), "a list"),
+            at_least("max_items", max_items, 0, or_none="for all"),
+        )
         with self._changed:
             taken = self._take(max_items)
-        target += taken
+        target.extend(taken)
         return len(taken)
 
     def task_done(self) -> None:
@@ -195,7 +210,10 @@ class BlockingQueueConsumer(QueueConsumer[T]):
     def task_failed(self, error: BaseException) -> None:
         """As :meth:`task_done`, for work that failed: error mode and retry policy decide what
         follows.
+
+        :raises ConfigurationError: ``error`` is not an exception.
         """
+        require(instance("error", error, BaseException))
         self._end(error)
 
     def items(self) -> list[T]:
@@ -227,7 +245,7 @@ class BlockingQueueConsumer(QueueConsumer[T]):
         with self._changed:
             taken = [entry for entry in self._entries if entry.taker is not None]
             if not taken:
-                if self._is_closed:
+                if self.is_closed:
                     raise QueueClosed("the queue was closed; the item was released")
                 why = "no value is being worked on: task_done() was called more often than take()"
                 raise ValueError(why)

@@ -179,7 +179,8 @@ class BoundedPut:
         if not puts:  # they were withdrawn
             return
         guard = SetData(paths.bound, b"", version)
-        sent = self._writer.submit([guard, *(op for put in puts for op in put.operations)])
+        creates = (op for put in puts for op in put.operations)
+        sent = self._writer.submit([guard, *creates], are_valid=True)
         error = sent.exception()  # the writer tells each group: at its own close at the latest
         if error is None:
             for put, made in zip(puts, (sent.result() or ())[1:], strict=False):
@@ -410,16 +411,20 @@ class Putter(Generic[T]):
             return
         self._in_flight.close(lambda: QueueClosed("the queue was closed; nothing was put"))
         deadline = Deadline(flush_s)
-        self._in_flight.wait_empty(min(_GRACE_S, flush_s))
+        self._has_emptied(min(_GRACE_S, flush_s))
         unsent = self._withdrawn(lambda put: put.waiter is not None)
         tell(unsent, QueueClosed("the queue was closed before this was sent"))
-        if not self._in_flight.wait_empty(flush_s):
+        if not self._has_emptied(flush_s):
             left = self.unsettled
             log.warning("puts not settled at close queue=%s puts=%d", self._paths.path, left)
         self._sender.close(deadline.left_s(flush_s))
-        self._in_flight.wait_empty(_CLOSE_S)
+        self._has_emptied(_CLOSE_S)
         self._listeners.stop(_CLOSE_S)
         self._unheard.take()
+
+    def _has_emptied(self, within_s: float) -> bool:
+        """Wait until nothing is on its way. The listeners do not wait: it is they who are told."""
+        return self._listeners.is_current or self._in_flight.wait_empty(within_s)
 
     def put_multi(self, values: Iterable[T], prefix: str, timeout_s: float | None) -> str | bool:
         """Store ``values`` in one znode whose name begins with ``prefix``; see the recipes'."""

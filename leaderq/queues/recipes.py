@@ -8,7 +8,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from datetime import datetime
 from functools import partial
@@ -247,7 +247,8 @@ class QueueRecipe(CuratorQueue[T]):
         """Stop consuming (begun items are finished), wait for the puts on their way, and leave.
 
         Waits at most ``final_flush_s`` seconds for consumers, and as long for puts; never hangs. A
-        put that waits in another thread raises ``QueueClosed``. May be called again.
+        put that waits in another thread raises ``QueueClosed``. Items that :meth:`take` returned
+        and that are not settled go to others, if there is a lock path. May be called again.
 
         :raises PutsFailed: puts in the background failed, and nobody has been told yet.
         """
@@ -280,7 +281,12 @@ class QueueRecipe(CuratorQueue[T]):
         the connection.
 
         :raises QueueClosed: not started, or closed before the item was removed.
+        :raises ConfigurationError: ``name`` is not the name of an item of this kind of queue; such
+            as the ``True`` of a :meth:`put` that does not know the name.
         """
+        given: Any = name
+        is_name = isinstance(given, str) and "/" not in given and is_item(self.KIND, given)
+        require(wanted("name", given, is_name, "the name that put() returned"))
         self._check_open()
         return self._removed([name]) == 1
 
@@ -556,11 +562,15 @@ def due_ms(*, delay_s: _Sec, due: _Due, now_s: float) -> int:
     if due is not None and delay_s is not None:
         raise ConfigurationError(f"delay_s={delay_s!r} and due={due!r}: give one of them")
     if due is None:
-        return round((now_s + in_seconds("delay_s", delay_s or 0.0)) * 1000)
-    at_s = due.timestamp() if isinstance(due, datetime) else due
+        return round((now_s + in_seconds("delay_s", 0.0 if delay_s is None else delay_s)) * 1000)
+    at_s: Any = due
+    if isinstance(due, datetime):
+        with suppress(ArithmeticError, ValueError, OSError):  # of the calendar's first or last year
+            at_s = due.timestamp()
     is_fit = is_number(at_s) and abs(at_s) < math.inf
     require(wanted("due", due, is_fit, "a datetime, or seconds since 1970"))
-    return round(at_s * 1000)
+    whole_ms: int = round(at_s * 1000)
+    return whole_ms
 
 
 class QueueBuilder(Generic[T]):

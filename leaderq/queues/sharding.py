@@ -28,10 +28,20 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from leaderq.base import chance
-from leaderq.base.arguments import above_0, at_least, require, unless, wanted
+from leaderq.base.arguments import (
+    above_0,
+    at_least,
+    in_seconds,
+    instance,
+    plain_function,
+    require,
+    unless,
+    wanted,
+)
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
+    FromOutside,
     LeaderqError,
     NoNode,
     QueueClosed,
@@ -264,6 +274,9 @@ class QueueSharder(Generic[Q]):
         is_apart = not (is_at_or_below(*paths) or is_at_or_below(*paths[::-1]))
         both = f"leader_path={leader_path!r}, queue_path={queue_path!r}"
         require(
+            plain_function("allocator", allocator),
+            instance("policies", policies, QueueSharderPolicies | None),
+            instance("id", id, str),
             unless(is_apart, f"{both}: neither may be in the other"),
             wanted("queue_path", queue_path, queue_path != "/", "the sharder a path of its own"),
         )
@@ -299,10 +312,11 @@ class QueueSharder(Generic[Q]):
         :raises ConnectionLost: there was no answer, or no shard, within ``timeout_s``; call it
             again. Whatever the allocator raises.
         """
+        within_s = in_seconds("timeout_s", timeout_s)
         if self._service.is_running and not self._is_closed:
             return
         try:
-            retry_until_connected(self._take_up, timeout_s, check=self._check_not_closed)
+            retry_until_connected(self._take_up, within_s, check=self._check_not_closed)
         # a sharder that is not running must not stand in front of one that is
         except BaseException:
             self._latch.leave(_TRY_AGAIN_S)
@@ -312,13 +326,14 @@ class QueueSharder(Generic[Q]):
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Leave the latch, and close all queues, each in its own time. May be called again."""
+        within_s = in_seconds("timeout_s", timeout_s)
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
         self._session.remove_listener(self._wake)
-        self._service.stop(timeout_s)
-        self._latch.leave(timeout_s if self._session.state is SessionState.CONNECTED else 0.0)
+        self._service.stop(within_s)
+        self._latch.leave(within_s if self._session.state is SessionState.CONNECTED else 0.0)
         self._close_all(list(self._queues))
         if not self._is_lent:
             self._session.close()
@@ -431,9 +446,9 @@ class QueueSharder(Generic[Q]):
                 continue
             try:
                 self._adopt(name)
-            except (ConnectionLost, SessionExpired, SessionClosed):
+            except (ConnectionLost, SessionExpired, SessionClosed, FromOutside):
                 raise
-            except Exception:
+            except BaseException:  # SystemExit too: no shard would be looked at any more
                 if not self._service.is_running:
                     raise
                 log.exception("shard cannot be used yet queue=%s shard=%s", self.queue_path, name)
@@ -461,7 +476,9 @@ class QueueSharder(Generic[Q]):
     def _close(self, name: str, queue: Q) -> None:
         try:
             queue.close()
-        except Exception:
+        except FromOutside:
+            raise
+        except BaseException:  # the other shards are closed all the same
             log.exception("shard not closed queue=%s shard=%s", self.queue_path, name)
 
     def _wake(self, _news: object) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from leaderq.base.arguments import at_least, require, several
+from leaderq.base.arguments import at_least, in_seconds, require, several
 from leaderq.base.timeouts import Deadline
 from leaderq.errors import (
     ConfigurationError,
@@ -171,7 +171,8 @@ class SimpleDistributedQueue(CuratorQueue[bytes]):
         Callers that wait in other threads get :class:`~leaderq.errors.QueueClosed`, or their item
         if its claim was under way.
         """
-        return self._close(timeout_s, timeout_s)
+        within_s = in_seconds("timeout_s", timeout_s)
+        return self._close(within_s, within_s)
 
     def _take(self, wanted: int, timeout_s: float | None, grace_s: float = _GRACE_S) -> list[bytes]:
         """Take up to ``wanted`` items, as soon as there is one; returns none if the queue is known

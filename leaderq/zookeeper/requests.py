@@ -137,7 +137,7 @@ class Requests:
 
         Fails: ``NodeExists``, ``NoNode`` (no parent).
         """
-        server_path, data = self._server_path(path, sequential), _checked(data)
+        server_path, data = self._server_path(path, sequential), checked(data)
         flags = (wire.EPHEMERAL if ephemeral else 0) | (wire.SEQUENTIAL if sequential else 0)
         request = kazoo_wire.Create(server_path, data, self._acl(), flags)
         return self._send_sized(request, len(data), self._local_path, path)
@@ -170,13 +170,13 @@ class Requests:
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> primitives.Future[Stat]:
         """Replace a znode's data. Fails: ``NoNode``, ``BadVersion``."""
-        data = _checked(data, version)
+        data = checked(data, version)
         request = kazoo_wire.SetData(self._server_path(path), data, version)
         return self._send_sized(request, len(data), lambda raw: Stat(*raw), path)
 
     def delete_async(self, path: str, version: int = -1) -> primitives.Future[None]:
         """Delete a znode. Fails: ``NoNode``, ``BadVersion``, ``NotEmpty``."""
-        _checked(b"", version)
+        checked(b"", version)
         request = kazoo_wire.Delete(self._server_path(path), version)
         return self._send(request, _nothing, path)
 
@@ -398,7 +398,7 @@ def _one_shot(watch: Watch | None, path: str) -> OneShot | None:
     return OneShot(watch, path)
 
 
-def _checked(data: Any, version: Any = -1) -> bytes:
+def checked(data: Any, version: Any = -1) -> bytes:
     """``data`` as bytes.
 
     :raises ConfigurationError: it is no bytes, or ``version`` is not a version.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from leaderq import errors, queues
 from leaderq.base import clock
 from leaderq.dyno import DynoQueue
-from leaderq.zookeeper import Create, Session, SessionState
+from leaderq.queues.wire.payload import encode
+from leaderq.zookeeper import Check, Create, Session, SessionState, SetData
 from simulation import test_queue_windows as windows
 from simulation.scenarios import Guest, nth, scene
 from simulation.test_queue_windows import LOCKING, Work, consuming, made, opened, put, stored
@@ -252,3 +254,243 @@ def test_what_a_consumer_had_claimed_is_free_although_it_was_closed_while_cut_of
     assert members == []
     consuming(b, second, lock)
     s.until(lambda: windows.is_clean(s) and {*first.done, *second.done} == {*values})
+
+
+class Leaving(queues.QueueConsumer[str]):
+    """Leaves its process, as far as a thread can, when it hears of its connection."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def consume(self, value: str) -> None:
+        self.done.append(value)
+
+    def state_changed(self, state: SessionState) -> None:
+        raise SystemExit(state)
+
+
+@scene(1)
+def test_a_consumer_that_leaves_when_the_state_changes_goes_on_consuming(s):
+    (a,) = s.guests("a")
+    consumer = Leaving()
+    consuming(a, consumer)
+    s.run(1.0)
+    s.reset(a)
+    s.run(5.0)
+    put(s, "x")
+    s.until(lambda: consumer.done == ["x"])
+
+
+@scene(1)
+def test_operations_that_cannot_be_written_spoil_nothing_and_leave_the_item(s):
+    (a,) = s.guests("a")
+    put(s, "x", "y")
+    s.ask(lambda beside: beside.create("/own"))
+    queue = opened(a)
+    first, second = (a.do(lambda: queue.take(10.0)) for _ in "xy")
+    wrong: list[Any] = [
+        SetData("/own", "done"),  # type: ignore[arg-type]
+        Create("/own/x", None),  # type: ignore[arg-type]
+        SetData("/own", b"", "1"),  # type: ignore[arg-type]
+        Check("own"),
+        "/own",
+    ]
+    for ops in (*([one] for one in wrong), Create("/own/x"), "/own", None, 5):
+        with pytest.raises(errors.ConfigurationError):
+            a.do(lambda ops=ops: first.ack(ops))
+    assert not first.is_settled
+    a.do(lambda: first.ack([Create("/own/x")]))
+    a.do(second.ack)
+    assert windows.is_clean(s)
+
+
+@scene(1)
+def test_operations_that_cannot_be_written_fail_no_acknowledgement_that_waits_with_them(s):
+    (a,) = s.guests("a")
+    put(s, "x", "y", "z")
+    s.ask(lambda beside: beside.create("/own"))
+    queue = opened(a)
+    first, second, third = (a.do(lambda: queue.take(10.0)) for _ in "xyz")
+    s.cut(a)
+    unanswered = a.begin(first.ack)  # what comes after it is sent in one request
+    s.run(0.1)
+    s.reset(a)
+    s.run(0.2)
+    wrong = a.begin(lambda: second.ack([SetData("/own", "done")]))  # type: ignore[arg-type]
+    right = a.begin(third.ack)
+    s.run(0.2)
+    s.heal(a)
+    with pytest.raises(errors.ConfigurationError):
+        wrong.result()
+    for one in (unanswered, right):
+        one.result()
+    assert stored(s) == ["y"]
+
+
+@scene(1)
+def test_what_is_no_error_does_not_send_an_item_round_and_round(s):
+    (a,) = s.guests("a")
+    put(s, "x")
+    queue = opened(a)
+    item = a.do(lambda: queue.take(10.0))
+    for error in (None, "disk full", ValueError):
+        with pytest.raises(errors.ConfigurationError, match="error="):
+            a.do(lambda error=error: item.fail(error))
+    assert not item.is_settled
+    a.do(lambda: item.fail(ValueError("it")))
+    s.until(lambda: a.do(lambda: queue.take(10.0)).attempt == 2)
+
+
+class Beyond(datetime):
+    """In a time zone where the last day of the calendar is over already."""
+
+    def timestamp(self) -> float:
+        raise ValueError("year 10000 is out of range")
+
+
+@scene(1)
+def test_what_is_no_name_id_time_or_letter_is_refused_and_nothing_is_touched(s):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path(f"{windows.Q}/foreign"))
+    named: Any = opened(a, kind=queues.DistributedIdQueue)
+    delayed: Any = a.do(lambda: queues.DistributedDelayQueue(a.session, "/delayed"))
+    a.do(delayed.start)
+    calls: list[Any] = [
+        *(lambda id=id: named.put("x", id) for id in (5, b"i", True, ["i"])),
+        *(lambda id=id: named.remove(id) for id in (5, b"i")),
+        *(lambda it=it: named.cancel(it) for it in (True, None, "", "foreign", "../q", "queue-/x")),
+        *(lambda due=due: delayed.put(b"x", due=due) for due in (datetime.min, Beyond(9999, 1, 1))),
+        *(lambda it=it: delayed.put(b"x", delay_s=it) for it in (False, "", [])),
+        *(lambda it=it: named.dead_letters.requeue(it) for it in (["queue-0000000001"], "queue-1")),
+        *(lambda it=it: list(named.browse(it)) for it in (-1, 2.5, "3")),
+    ]
+    for call in calls:
+        with pytest.raises(errors.ConfigurationError):
+            a.do(call)
+    assert s.cluster.znodes()[f"{windows.Q}/foreign"] == b""
+    assert (a.do(named.depth), a.do(delayed.depth)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *({"serializer": it} for it in (None, str, queues.QueueSerializer, object())),
+        *({"error_mode": it} for it in ("delete", None)),
+        *({"executor": it} for it in (5, "threads")),
+        {"retry": 5},
+        {"name": 5},
+    ],
+)
+@scene(1)
+def test_what_a_queue_cannot_work_with_is_refused_when_it_is_made(s, option):
+    (a,) = s.guests("a")
+    with pytest.raises(errors.ConfigurationError, match=f"{next(iter(option))}"):
+        a.do(lambda: made(a, consumer=print, **option))
+
+
+@scene(1)
+def test_a_blocking_consumer_that_was_closed_with_another_queue_releases_items_in_peace(s):
+    (a,) = s.guests("a")
+    both: Any = queues.BlockingQueueConsumer()
+    first = a.do(lambda: queues.DistributedQueue(a.session, "/other", consumer=both))
+    a.do(first.start)
+    consuming(a, both)
+    a.do(first.close)
+    put(s, "x")
+    s.run(1.0)
+    claims: list[Any] = []
+    s.rules.append((a.process.host, lambda asked: claims.append(asked)))
+    s.run(10.0)
+    assert len(claims) < 200
+    assert stored(s) == ["x"]
+
+
+@pytest.mark.parametrize("error", [SystemExit, ValueError])
+@scene(1)
+def test_an_allocator_that_leaves_keeps_no_other_shard_from_being_used(s, error):
+    (a,) = s.guests("a")
+    bad, good = (f"/jobs/queue-{one}0000000-0000-4000-8000-000000000000" for one in "0f")
+
+    def queue(session: Session, path: str) -> queues.SimpleDistributedQueue:
+        if path == bad:
+            raise error("not this one")
+        return queues.SimpleDistributedQueue(session, path)
+
+    policies = queues.QueueSharderPolicies(threshold_check_s=0.5)
+    sharder = queues.QueueSharder(a.session, queue, "/jobs", "/jobs-leader", policies)
+    a.do(sharder.start)
+    s.ask(lambda beside: beside.multi([Create(bad), Create(good)]))
+    s.until(lambda: good in sharder.queue_paths, within_s=5.0)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@scene(3)
+def test_what_was_taken_when_its_queue_is_closed_goes_to_others_though_the_session_lasts(s, is_cut):
+    a, b = s.guests("ab")
+    put(s, "x", "y")
+    queue, other = opened(a, final_flush_s=1.0), opened(b)
+    first, second = (a.do(lambda: queue.take(10.0)) for _ in "xy")
+    a.do(first.ack)
+    if is_cut:
+        s.cut(a)
+        s.reset(a)
+    a.do(queue.close)
+    s.heal(a)
+    again = b.do(lambda: other.take(5.0))
+    assert (again.value, again.attempt) == ("y", 1)
+    b.do(again.ack)
+    with pytest.raises((errors.QueueClosed, errors.ClaimLost)):
+        a.do(lambda: second.ack([Create("/own")]))
+    assert a.session.state is SessionState.CONNECTED
+
+
+@scene(1)
+def test_a_listener_may_close_its_queue_and_is_not_waited_for(s):
+    (a,) = s.guests("a")
+    queue = a.do(lambda: made(a, put_in_background=True))
+    took_s: list[float] = []
+
+    class Closing(queues.PutListener):
+        def put_completed(self, _: Any) -> None:
+            since_s = clock.now_s()
+            queue.close()
+            took_s.append(clock.now_s() - since_s)
+
+    def begin() -> None:
+        queue.add_put_listener(Closing())
+        queue.start()
+        for value in "xyz":
+            queue.put(value)
+
+    a.do(begin)
+    s.until(lambda: took_s)
+    assert took_s[0] < 1.0
+    assert stored(s) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("record", [b'["../x"]', b'[""]', b'["\\u0000"]', b"[5]", b"{", b""])
+@scene(1)
+def test_a_record_of_claims_that_nobody_of_ours_wrote_holds_up_nobody(s, record):
+    (a,) = s.guests("a")
+    s.ask(lambda beside: beside.ensure_path(f"{windows.Q}-meta/claims"))
+    s.ask(lambda beside: beside.create(f"{windows.Q}-meta/claims/nobody", record))
+    work = Work()
+    consuming(a, work)
+    put(s, "x")
+    s.until(lambda: work.done == ["x"], within_s=5.0)
+
+
+@pytest.mark.parametrize("field", ["enqueued_ms", "not_before_ms", "attempt", "died_ms"])
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1", "9" * 17])
+@scene(1)
+def test_a_note_with_a_number_that_is_no_time_is_as_good_as_none(s, field, number):
+    (a,) = s.guests("a")
+    note = f'leaderq:{{"{field}":{number}}}'.encode()
+    s.ask(lambda beside: beside.ensure_path(windows.Q))
+    data = encode([b"x"]) + note
+    s.ask(lambda beside: beside.create(windows.ITEM, data))
+    queue = opened(a)
+    item = a.do(lambda: queue.take(5.0))
+    assert (item.value, item.attempt) == ("x", 1)
+    assert abs(item.enqueued.timestamp() - a.do(clock.calendar_s)) < 60.0
+    a.do(item.ack)

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 
 from leaderq.base import clock
+from leaderq.base.arguments import at_least, require
 from leaderq.engine.dead_letters import DeadLetters
 from leaderq.errors import (
     CorruptItem,
@@ -123,6 +124,8 @@ class ItemLetters(DeadLetters[DeadItem]):
     else with an item's name is treated as a letter without a note. One that is sent back goes to
     the tail of its kind, with its id, priority or due time; an unreadable one as its former bytes.
     """
+
+    KIND = DeadItem
 
     def __init__(self, session: Session, paths: QueuePaths) -> None:
         self._session = session
@@ -252,6 +255,7 @@ class QueueAdmin:
         :raises ConfigurationError: as :meth:`detect`; or the path is that of a sharder, whose
             queues are below it.
         """
+        require(at_least("limit", limit, 0, or_none="for all"))
         seen = self._own(seen)
         is_framed = seen.kind is not QueueKind.SIMPLE
         lock_path = self.paths.lock_path if is_framed else None

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leaderq.base import clock
-from leaderq.base.arguments import in_seconds
+from leaderq.base.arguments import in_seconds, instance, require
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import HandlerThreads
 from leaderq.engine.reading_ahead import result_of
@@ -48,6 +48,7 @@ from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Check, Operation, Session
+from leaderq.zookeeper.writing.groups import given_operations
 
 if TYPE_CHECKING:
     from leaderq.term import Term
@@ -178,7 +179,12 @@ class ItemWorkers(HandlerThreads):
                 with tracing.of_items(good, engine.path, count, is_batch=is_batch):
                     self._handler(given)
             except ConsumerClosed:  # a blocking consumer did not see it begun, or done
-                return [items.interrupted(claim, claim.items[done:]) for claim in good]
+                engine.settle([items.interrupted(claim, claim.items[done:]) for claim in good])
+                blocking = options.consumer
+                if isinstance(blocking, BlockingQueueConsumer) and blocking.is_closed:
+                    # If it was another queue's too, this one would claim the item again and again.
+                    engine.is_closing.wait(_REFUSED_S)
+                return []
             except BaseException as exc:  # noqa: BLE001 - nothing may end this thread
                 failed = [self._failed(claim, claim.items[done:], exc) for claim in good]
                 if any(one.outcome is not ItemOutcome.DELETED for one in failed):
@@ -272,12 +278,14 @@ class Item(Taken, Generic[T]):
         :raises ZooKeeperError: one of ``ops`` failed (``index`` counts in them); nothing was
             written, the item is still ours.
         :raises Deposed: ``term`` is over.
+        :raises ConfigurationError: ``ops`` are not operations; nothing was written.
         """
+        also = given_operations("ops", ops)
         with self._taken.lock:
             self._refuse_twice()
             raw = self._taken.open.pop(self._at)
             try:
-                return self._acknowledged(tuple(ops), term)
+                return self._acknowledged(also, term)
             except BaseException:
                 self._taken.open[self._at] = raw
                 raise
@@ -302,7 +310,11 @@ class Item(Taken, Generic[T]):
                 raise
 
     def fail(self, error: BaseException) -> None:
-        """Report that the work on the item failed: the retry policy decides what becomes of it."""
+        """Report that the work on the item failed: the retry policy decides what becomes of it.
+
+        :raises ConfigurationError: ``error`` is not an exception.
+        """
+        require(instance("error", error, BaseException))
         with self._taken.lock:
             self._refuse_twice()
             self._taken.error = error

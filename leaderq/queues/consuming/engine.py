@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,14 @@ from leaderq.base import chance, clock, host
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.members import OTHERS_S, Membership
 from leaderq.engine.reading_ahead import RowsAhead
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode, QueueClosed
+from leaderq.errors import (
+    ConnectionLost,
+    FromOutside,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+    QueueClosed,
+)
 from leaderq.observability.figures import QueueFigures
 from leaderq.queues.consumers import QueueConsumer, QueueOptions
 from leaderq.queues.consuming import items
@@ -53,8 +61,9 @@ from leaderq.queues.consuming.prefetch import Prefetch
 from leaderq.queues.wire.names import QueueKind, sort_key
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.threads import Service, primitives
-from leaderq.zookeeper import Session, SessionState
-from leaderq.zookeeper.reading import SizedReader
+from leaderq.zookeeper import Delete, Session, SessionState
+from leaderq.zookeeper.reading import SizedReader, existing
+from leaderq.zookeeper.retrying import retry_until_connected
 from leaderq.zookeeper.writing import SequencedWriter
 from leaderq.zookeeper.writing.groups import OperationGroup, estimated_bytes
 
@@ -156,14 +165,20 @@ class Engine:
         if membership is None:
             return is_clean
         # What a worker or a claim is busy with is not to be touched yet; and what is released while
-        # there is no connection must be, once there is one: the session may last for long.
-        if not (is_clean and membership.writer.flush(max(0.5, deadline.left_s(timeout_s)))):
+        # there is no connection must be, once there is one: the session may last for long. So are
+        # the locks of what was taken and is not settled, because nobody can settle it any more.
+        is_all = not (self.is_locking and not self._workers and self._waiting.in_hand)
+        left_s = max(0.5, deadline.left_s(timeout_s))
+        if not (is_clean and is_all and membership.writer.flush(left_s)):
 
             def leave_later(_service: Service) -> None:
                 while not (join_workers(60.0) and self._service.stop(60.0)):
                     continue
                 while not membership.writer.flush(60.0):
                     continue
+                if not is_all:
+                    self._read_inbox()
+                    self._free(membership, self._waiting.in_hand)
                 self._members.leave(membership, 5.0)
 
             Service("leaderq-queue-close", leave_later).start()
@@ -172,6 +187,15 @@ class Engine:
         self._has_failed = False
         self._read_inbox()
         return is_clean and not self._has_failed
+
+    def _free(self, membership: Membership, names: Collection[str]) -> None:
+        """Delete the locks of these, unless others have them since."""
+        locks = [*map(self._paths.lock, names)]
+        with suppress(LeaderqError):  # then they go with the session
+            found = retry_until_connected(partial(existing, self._session, locks))
+            for path, (data, _) in found.items():
+                if data == membership.mark.encode():
+                    membership.writer.submit([Delete(path)])
 
     def settle(self, settlements: Sequence[ItemSettlement]) -> None:
         """Send the settlements of items that were handed out to their writers; never blocks."""
@@ -321,7 +345,9 @@ class Engine:
         try:
             if isinstance(consumer := self.options.consumer, QueueConsumer):
                 consumer.state_changed(state)
-        except Exception:
+        except FromOutside:
+            raise
+        except BaseException:  # SystemExit too: nothing would be claimed any more
             said = "state_changed of the consumer failed, the queue continues state=%s"
             log.exception(said, state.name)
 

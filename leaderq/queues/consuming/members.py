@@ -19,7 +19,13 @@ from contextlib import suppress
 
 from leaderq.base import chance, clock
 from leaderq.engine.members import Members, Membership, ReadAfterNews
-from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
+from leaderq.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LeaderqError,
+    NodeExists,
+    NoNode,
+)
 from leaderq.queues.consuming.pending import Share
 from leaderq.queues.wire.names import QueueKind, due_ms_of, is_item
 from leaderq.queues.wire.znodes import QueuePaths, wants_pause
@@ -121,7 +127,10 @@ class DeathRecords:
 
     def _still_there(self, names: set[str]) -> set[str]:
         ordered = sorted(names)
-        stats = [self._session.exists_async(self._paths.item(name)) for name in ordered]
+        try:
+            stats = [self._session.exists_async(self._paths.item(name)) for name in ordered]
+        except ConfigurationError:  # they are no names, so no consumer has written them
+            return set()
         return {
             name for name, stat in zip(ordered, stats, strict=True) if stat.result(10.0) is not None
         }

@@ -77,10 +77,11 @@ def prefix_for(
 def fixed_id(id: str | None) -> str:
     """The id as it is in a name: ``/`` and ``|`` become ``_``.
 
-    :raises ConfigurationError: it is empty, or holds characters that ZooKeeper refuses in a name.
+    :raises ConfigurationError: it is empty, no text, or holds characters that ZooKeeper refuses in
+        a name.
     """
-    if not id:
-        raise ConfigurationError(f"id={id!r}: an item of an id queue needs an id")
+    if not (id and isinstance(id, str)):
+        raise ConfigurationError(f"id={id!r:.100}: an item of an id queue needs an id, a text")
     fixed = id.replace("/", "_").replace(_SEPARATOR, "_")
     if bad := ", ".join(map(ascii, sorted(set(_REFUSED(fixed))))):
         raise ConfigurationError(f"id {id!r} holds {bad}, which ZooKeeper refuses in a name")

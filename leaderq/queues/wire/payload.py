@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
+from leaderq.base.arguments import LAST_MS
 from leaderq.errors import CorruptItem
 
 _MARK = b"leaderq:"
@@ -32,7 +33,8 @@ MAX_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What leaderq notes of an item, all of it optional. Times are milliseconds since the epoch.
+    """What leaderq notes of an item, all of it optional. Times are milliseconds since the epoch;
+    numbers that count nothing and are no times are left out when a note is read.
 
     ``attempt``: how often the item was given to a consumer and failed. ``enqueued_ms``: when the
     item was first put, if this is not its first znode. ``not_before_ms``: a consumer of leaderq
@@ -74,7 +76,13 @@ class Note:
             return None
         if not isinstance(said, dict):
             return None
-        return cls(**{name: said[name] for name, kind in _KINDS if type(said.get(name)) is kind})
+        found = {name: said[name] for name, kind in _KINDS if type(said.get(name)) is kind}
+        return cls(**{name: one for name, one in found.items() if _is_sane(one)})
+
+
+def _is_sane(value: object) -> bool:
+    """Whether it is no number, or one that counts something or is a time."""
+    return not isinstance(value, int) or 0 <= value <= LAST_MS
 
 
 _TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool}

@@ -26,6 +26,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from leaderq.base.arguments import instance, require, wanted
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -40,6 +41,7 @@ from leaderq.threads import primitives
 from leaderq.threads.listeners import is_from_outside
 from leaderq.zookeeper import Create, Operation, SetData
 from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.requests import checked
 from leaderq.zookeeper.writing.in_flight import InFlightLimit
 
 log = logging.getLogger(__name__)
@@ -115,13 +117,27 @@ def estimated_bytes(operations: Sequence[Operation], chroot_bytes: int) -> int:
 
 
 def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Return ``operations`` if ZooKeeper can use their paths.
+    """Return ``operations`` if they can be sent to ZooKeeper.
 
-    :raises ConfigurationError: it cannot use one. Found here, the error reaches this caller, and
-        not the others that share the multi.
+    :raises ConfigurationError: one cannot: its path, its data or its version. Found here, the error
+        reaches this caller, and not the others that share the multi.
     """
     for op in operations:
+        require(instance("operation", op, Operation))
         validated_path(op.path, open_ended=isinstance(op, Create) and op.sequential)
+        checked(getattr(op, "data", b""), getattr(op, "version", -1))
+    return operations
+
+
+def given_operations(name: str, given: Any) -> Operations:
+    """The operations that a user gave under this name, for a multi that others may share.
+
+    :raises ConfigurationError: they are not a list of operations, or one cannot be sent.
+    """
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    require(wanted(name, given, is_list, "a list of operations"))
+    operations = tuple(given)
+    validated(operations)
     return operations
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 
-from leaderq.errors import QueueClosed
+from leaderq.errors import ConfigurationError, QueueClosed
 from leaderq.queues import BlockingQueueConsumer
-from leaderq.queues.consumers import ConsumerClosed, work_in_hand
+from leaderq.queues.consumers import ConsumerClosed, QueueOptions, work_in_hand
 from leaderq.testing import eventually
 
 Consumer = BlockingQueueConsumer[str]
@@ -84,3 +85,36 @@ def test_what_may_be_anothers_by_now_is_released_and_not_handed_out():
             lost.result(60)
         consumer.task_done()
         assert ours.result(60) is None
+
+
+@pytest.mark.parametrize("error", [None, "disk full", ValueError])
+def test_what_is_no_error_neither_ends_nor_acknowledges_a_value(error: Any):
+    consumer = Consumer()
+    with ThreadPoolExecutor(1) as pool, closing(consumer):
+        work = consumed(pool, consumer, "a")
+        assert consumer.take(60.0) == "a"
+        with pytest.raises(ConfigurationError, match="error="):
+            consumer.task_failed(error)
+        assert not work.done()
+        consumer.task_done()
+        assert work.result(60) is None
+
+
+def test_what_cannot_be_asked_of_a_blocking_consumer_takes_nothing():
+    consumer: Any = Consumer()
+    with ThreadPoolExecutor(1) as pool, closing(consumer):
+        work = consumed(pool, consumer, "a")
+        for call in (
+            lambda: consumer.take("1"),
+            lambda: consumer.take(-1),
+            lambda: consumer.drain_to((), 1),
+            lambda: consumer.drain_to([], -1),
+        ):
+            with pytest.raises(ConfigurationError):
+                call()
+        assert consumer.items() == ["a"]
+        assert consumer.take(1e300) == "a"
+        consumer.task_done()
+        assert work.result(60) is None
+    with pytest.raises(ConfigurationError, match="make a new one"):
+        QueueOptions(consumer=consumer)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from leaderq.base.arguments import LAST_MS
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import ConfigurationError, CorruptItem, NoNode, NoPermission
@@ -27,14 +28,14 @@ from leaderq.queues.wire.payload import Note, Payload, compressed, decode, encod
 from leaderq.queues.wire.znodes import QueuePaths, explained, wants_pause
 from leaderq.zookeeper import Create
 
-numbers = st.integers(1, 2**63)
+numbers = st.integers(1, LAST_MS)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 maybe = st.none() | text
 notes = st.builds(
     Note,
     attempt=st.integers(0, 2**31),
     enqueued_ms=st.none() | numbers,
-    not_before_ms=st.none() | st.integers(0, 2**63),
+    not_before_ms=st.none() | st.integers(0, LAST_MS),
     **dict.fromkeys(("reason", "error", "origin", "trace"), maybe),
     died_ms=st.none() | numbers,
     raw=st.booleans(),
