@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from leaderq.base.arguments import Seconds, at_least, require
+from leaderq.base.arguments import Seconds, at_least, instance, plain_function, require
 from leaderq.dyno.delivery import Delivery, Receipt
 from leaderq.dyno.message import DynoMessage
 from leaderq.dyno.queue import DynoQueue
@@ -72,7 +72,7 @@ class AsyncDynoQueue(AsyncFace):
     """
 
     def __init__(self, queue: DynoQueue, *, poppers: int = 8) -> None:
-        require(at_least("poppers", poppers, 1))
+        require(instance("queue", queue, DynoQueue), at_least("poppers", poppers, 1))
         super().__init__("dyno", poppers)
         self.queue = queue
 
@@ -100,4 +100,5 @@ class AsyncDynoQueue(AsyncFace):
 
     async def run(self, call: Callable[[DynoQueue], R]) -> R:
         """Call any other method of the queue on a thread: ``await queue.run(DynoQueue.size)``."""
+        require(plain_function("call", call))
         return await self._write(call, self.queue)

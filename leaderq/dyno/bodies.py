@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from leaderq.base import chance, clock
-from leaderq.base.arguments import is_text, require, wanted
+from leaderq.base.arguments import bytes_of, is_text, require, wanted
 from leaderq.errors import LeaderqError
 
 log = logging.getLogger(__name__)
@@ -120,14 +120,16 @@ class Bodies:
 
     def get(self, payload: bytes, reference: str | None) -> bytes:
         """Return the whole payload. Raises what the store raises, and ``MissingBody`` if the queue
-        has no store.
+        has no store, or the store returns no bytes.
         """
         if reference is None:
             return payload
         if self._store is None:
             what = "this queue was made without the store that has it"
             raise MissingBody(f"body {reference}: {what}")
-        return self._store.get(reference)
+        if (body := bytes_of(self._store.get(reference))) is None:
+            raise MissingBody(f"body {reference}: the store returned no bytes")
+        return body
 
     def drop(self, references: Iterable[str | None]) -> None:
         """Delete bodies whose messages are gone for good. Bodies that cannot be deleted now are

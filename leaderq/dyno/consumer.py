@@ -258,7 +258,7 @@ class DynoConsumer:
         self._notify()
         if membership is not None:
             held = [one for one in self.hand.held.copy() if one.left_s > 0]
-            self.hand.release(held, membership.writer)
+            self.hand.release(held, membership.writer, is_lost=True)
         for view in self._nodes.views.values():
             view.close()
         self._members.close()

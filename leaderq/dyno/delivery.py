@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leaderq.base import clock
-from leaderq.base.arguments import Seconds, in_seconds
+from leaderq.base.arguments import MAX_S, Seconds, in_seconds, instance, require
 from leaderq.dyno import transitions
 from leaderq.dyno.index import Choice
 from leaderq.dyno.layout import parsed_name
 from leaderq.dyno.message import DeliveryState, Frame
-from leaderq.dyno.nodes import QueueNodes, apply_all, within
+from leaderq.dyno.nodes import QueueNodes, apply_all
 from leaderq.dyno.transitions import DeadMessage
 from leaderq.engine.members import Membership
 from leaderq.engine.serializers import value_of
@@ -37,8 +37,11 @@ from leaderq.errors import (
 from leaderq.threads import Retry, Service, primitives
 from leaderq.zookeeper import Operation, SetData
 from leaderq.zookeeper.writing import SequencedWriter
-from leaderq.zookeeper.writing.groups import Operations
+from leaderq.zookeeper.writing.groups import Operations, given_operations
 from leaderq.zookeeper.writing.writer import OVERTAKEN
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 log = logging.getLogger(__name__)
 _LEAST_S = 0.01
@@ -85,7 +88,8 @@ class Delivery(Taken):
     ``deliveries``: how often it was handed out, this time included; ``failures``: how many of the
     earlier ones failed. Settle it once: :meth:`ack`, :meth:`nack`, :meth:`release`,
     :meth:`postpone` or :meth:`kill`. As a context manager it is acknowledged at the end of the
-    block, and nacked if the block raises.
+    block, and nacked if the block raises. A block that ends after the lease was lost, or after the
+    queue was closed, raises :class:`StaleLease`.
 
     *Guarantees:* each of these methods is all or nothing, and changes nothing if the lease has
     passed to somebody else (:class:`StaleLease`). *Not guaranteed:* that the lease still stands
@@ -106,7 +110,7 @@ class Delivery(Taken):
         self.hand, self.frame, self.state = hand, frame, state
         self.shard, self.name, self.version = receipt
         self.lease_s, self.until_s = lease_s, until_s
-        self.is_handed_out = False
+        self.is_handed_out = self.is_lost = False
         self.due_ms = 0
         """When it is due again if it goes back without having been begun."""
         self._payload: bytes | None = None
@@ -179,7 +183,7 @@ class Delivery(Taken):
         message is acknowledged, or neither. If one of them is refused, its error is raised
         (``index`` counts in ``also``), and the message is leased as before.
         """
-        (error,) = self.hand.acknowledge([self], tuple(also))
+        (error,) = self.hand.acknowledge([self], given_operations("also", also))
         if error is not None:
             raise error
 
@@ -194,13 +198,15 @@ class Delivery(Taken):
         default, after the back-off of ``retry`` (``None``: the queue's policy). It becomes a dead
         letter once it has failed as often as the policy allows.
         """
+        require(instance("retry", retry, Retry | None))
         policy, former, failures = retry or self.hand.nodes.retry, self.state, self.failures + 1
         text = error if isinstance(error, str | None) else told(error)
         state = former._replace(failures=failures, error=text or former.error)
         if policy.is_exhausted(failures):
             self.hand.kill(self, "attempts", state)
         else:
-            self.hand.rest(self, policy.delay_s(failures) if delay_s is None else delay_s, state)
+            back_off_s = min(MAX_S, policy.delay_s(failures))
+            self.hand.rest(self, back_off_s if delay_s is None else delay_s, state)
 
     def release(self) -> None:
         """Give the message back: it was not begun, and anybody may have it now. No failure is
@@ -215,7 +221,8 @@ class Delivery(Taken):
         self.hand.rest(self, delay_s, self.state)
 
     def kill(self, reason: str = "killed") -> None:
-        """Make the message a dead letter now, with this reason."""
+        """Make the message a dead letter now, with this reason, a text."""
+        require(instance("reason", reason, str))
         self.hand.kill(self, reason, self.state)
 
     def extend(self, lease_s: Seconds | None = None) -> None:
@@ -230,6 +237,19 @@ class Delivery(Taken):
             error = self.hand.extend({self: seconds})[self]
         if error is not None:
             raise error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.is_settled and error is None:
+            with self.hand.writing([self]):  # whoever settled it may be about to say it was lost
+                if self.is_lost:
+                    why = "its lease was lost, or its queue was closed"
+                    raise StaleLease(f"message {self.id} was not acknowledged: {why}")
+        super().__exit__(kind, error, trace)
 
     _failed, _given_back = nack, release
 
@@ -297,7 +317,7 @@ class Hand:
         with self.writing(deliveries) as once:
             done_ms = self.nodes.now_ms()
             own = {one: self._end(one, one.state, done_ms=done_ms) for one in once}
-            known = self._written({one: (*operations, *also) for one, operations in own.items()})
+            known = self._written(own, also)
             for one, error in known.items():
                 if isinstance(error, ZooKeeperError) and error.index is not None:
                     error.index -= len(own[one])
@@ -336,9 +356,12 @@ class Hand:
             self._settle(one, self._end(one, state, letter=letter), is_gone=True)
         nodes.figures.add("dead_letters")
 
-    def release(self, deliveries: Iterable[Delivery], writer: SequencedWriter) -> None:
+    def release(
+        self, deliveries: Iterable[Delivery], writer: SequencedWriter, *, is_lost: bool = False
+    ) -> None:
         """Put these messages back that were not settled; this does not count as a failure. A
-        message that nobody has seen was not delivered either.
+        message that nobody has seen was not delivered either. ``is_lost``: whoever works on them
+        has not asked for it.
         """
         with self.writing(deliveries, waits=False) as free:  # the others are being settled
             for one in free:
@@ -347,6 +370,7 @@ class Hand:
                     delay_s = max(0, one.due_ms - self.nodes.now_ms()) / 1000
                     state = one.state._replace(deliveries=count)
                     writer.submit(self._rest(one, delay_s, state))
+                    one.is_lost = is_lost
                     self._settled([one])
 
     def extend(self, wanted: Mapping[Delivery, float]) -> Errors:
@@ -361,6 +385,7 @@ class Hand:
             groups[one] = (SetData(claim, state.packed(), one.version),)
         known = self._written(groups)
         for one, lease_s in wanted.items():
+            one.is_lost = isinstance(known[one], StaleLease)
             if known[one] is None:
                 one.version += 1
                 one.until_s = now_s + lease_s
@@ -376,18 +401,20 @@ class Hand:
             raise error
         self._settled([one], are_gone=is_gone)
 
-    def _written(self, wanted: Mapping[Delivery, Operations]) -> Errors:
-        """Write the transitions of these deliveries, and return the error of each. Called within
-        :meth:`writing`.
+    def _written(self, wanted: Mapping[Delivery, Operations], also: Operations = ()) -> Errors:
+        """Write the transitions of these deliveries, each with the user's operations, and return
+        the error of each. Called within :meth:`writing`.
         """
         root, known = self.nodes.paths.root, Errors()
         for one in wanted:
             if one.is_settled:
                 known[one] = StaleLease(f"message {one.id} was settled before")
         if fresh := {one: group for one, group in wanted.items() if one not in known}:
-            errors = apply_all(self._member().writer, list(fresh.values()), root)
-            for one, error in zip(fresh, errors, strict=True):
-                is_overtaken = isinstance(error, OVERTAKEN) and within(error, root)
+            groups = [(*own, *also) for own in fresh.values()]
+            errors = apply_all(self._member().writer, groups, root)
+            for (one, own), error in zip(fresh.items(), errors, strict=True):
+                # The user's znodes may be below the root too.
+                is_overtaken = isinstance(error, OVERTAKEN) and (error.index or 0) < len(own)
                 is_stale = is_overtaken or isinstance(error, SessionExpired)
                 known[one] = self._stale(one, error) if is_stale else error
         return known
@@ -427,8 +454,8 @@ class Hand:
         wanted: dict[Delivery, float] = {}
         for one, kept in self.held.copy().items():
             left_s = one.left_s
-            if kept is None:
-                if left_s <= 0:
+            if kept is None or one.is_settled:  # perhaps while it was passed to keep()
+                if left_s <= 0 or one.is_settled:
                     self.held.pop(one, None)
                 continue
             most_s = kept.until_s - clock.now_s()

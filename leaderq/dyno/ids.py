@@ -15,8 +15,8 @@ from typing import NamedTuple
 from leaderq.base import chance, clock
 from leaderq.base.arguments import instance, require
 from leaderq.dyno import transitions
-from leaderq.dyno.layout import kept_until_ms, parsed_name
-from leaderq.dyno.message import Frame, Unique, frame_of
+from leaderq.dyno.layout import kept_until_ms, parsed_name, unescaped
+from leaderq.dyno.message import Frame, Unique, frame_of, wrong_id
 from leaderq.dyno.nodes import QueueNodes, apply_all, within
 from leaderq.dyno.shard_view import read_claims
 from leaderq.errors import ConnectionLost, LeaderqError, NodeExists, NoNode
@@ -93,10 +93,10 @@ class Ids:
         except NoNode:
             return None
         shard, _, name = said.partition("/")
+        if shard.startswith("=") or wrong_id(shard):
+            return None
         if self._is_there(shard, name):
             return shard, name
-        if not shard or shard.startswith("="):
-            return None
         for name, data in self._nodes.messages(shard):  # its place was never written down
             frame = frame_of(data)
             if frame.id == id and not self._is_free(frame, shard, name):
@@ -202,6 +202,7 @@ class Ids:
     def sweep_windows(self, now_ms: int, writer: SequencedWriter) -> None:
         names = sorted(children_of(self._session, self._paths.windows))
         over = [name for name in names if name[:13].isdecimal() and int(name[:13]) <= now_ms]
+        over = [name for name in over if name[13:14] == "-" and unescaped(name[14:]) is not None]
         paths = {name: f"{self._paths.ids}/{name[14:]}" for name in over[:_AT_A_TIME]}
         found = existing(self._session, [*paths.values()])
         groups: list[Operations] = []

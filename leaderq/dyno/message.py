@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from leaderq.base.arguments import (
+    LAST_MS,
     Problem,
     Seconds,
     in_seconds,
@@ -34,6 +35,8 @@ _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _decoded = json.JSONDecoder().decode  # json.loads takes twice as long for such short texts
 _UNREADABLE = (KeyError, ValueError, ArithmeticError, AttributeError, TypeError, RecursionError)
 _HEAD = len(_MAGIC) + _LENGTH.size
+_SHORT = 16
+"""Whatever the letters of an id are, so many can name a znode."""
 T = TypeVar("T")
 MAX_ERROR = 1000
 """Characters kept of the text of an error."""
@@ -122,6 +125,13 @@ class DynoMessage:
         return json.loads(self.payload)
 
 
+def _time(said: Any) -> int:
+    """A number of a znode's: a time in ms, or a count. Raises ``ValueError`` if it is neither."""
+    if not 0 <= (number := int(said)) <= LAST_MS:
+        raise ValueError("a number is neither a time nor a count")
+    return number
+
+
 class Frame(NamedTuple):
     """The contents of a message's znode.
 
@@ -167,13 +177,15 @@ class Frame(NamedTuple):
         try:
             end = _HEAD + _LENGTH.unpack_from(data, len(_MAGIC))[0]
             header = _decoded(data[_HEAD:end].decode())
-            at_ms, headers = int(header.get("at", 0)), header.get("headers", {})
+            at_ms, headers = _time(header.get("at", 0)), header.get("headers", {})
             id, group, body = header.get("id"), header.get("group"), header.get("body")
             "".join((id or "", group or "", body or "", *headers, *headers.values()))  # all texts?
+            if id and len(id) > _SHORT and (problem := wrong_id(id)) is not None:
+                raise ValueError(problem)  # or nobody could ever settle it
             unique = _UNIQUE[header.get("unique", "done")]
             unique_s = in_seconds("unique_s", header["unique_s"]) if "unique_s" in header else 0.0
             what = id or "", at_ms, headers, group or None, body or None, unique, unique_s
-            return cls(data[end:], *what, int(header.get("expires", 0)))
+            return cls(data[end:], *what, _time(header.get("expires", 0)))
         except (*_UNREADABLE, ConfigurationError, struct.error) as exc:
             raise CorruptItem(f"these {len(data)} bytes are not a message: {exc}") from exc
 
@@ -234,7 +246,7 @@ class DeliveryState(NamedTuple):
         try:
             said = json.loads(data)
             deliveries, failures, until_ms, first_ms, lease_ms = (
-                int(said.get(key, 0)) for key in "nfutl"
+                _time(said.get(key, 0)) for key in "nfutl"
             )
             member, error = (str(said.get(key, "")) for key in "me")
             return cls(deliveries, failures, member, until_ms, error, first_ms, lease_ms)

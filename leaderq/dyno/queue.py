@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,6 +20,8 @@ from leaderq.base.arguments import (
     at_least,
     in_seconds,
     instance,
+    is_number,
+    is_text,
     plain_function,
     require,
     several,
@@ -32,6 +35,7 @@ from leaderq.dyno.dead_letters import DynoDeadLetters
 from leaderq.dyno.delivery import Delivery, Kept, OnLease, Receipt
 from leaderq.dyno.ids import Ids, OnConflict, Push, Pushed
 from leaderq.dyno.layout import (
+    MAX_DUE_MS,
     MESSAGES,
     DynoPaths,
     MessageName,
@@ -40,7 +44,13 @@ from leaderq.dyno.layout import (
     name_prefix,
     parsed_name,
 )
-from leaderq.dyno.message import DynoMessage, Frame, frame_of, is_wanted
+from leaderq.dyno.message import (
+    DynoMessage,
+    Frame,
+    frame_of,
+    is_wanted,
+    wrong_id,
+)
 from leaderq.dyno.nodes import (
     Leftover,
     QueueNodes,
@@ -57,7 +67,7 @@ from leaderq.dyno.shards import (
     round_robin,
     shard_of,
 )
-from leaderq.engine.serializers import BYTES, QueueSerializer
+from leaderq.engine.serializers import BYTES, QueueSerializer, serializer_problem
 from leaderq.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -74,7 +84,7 @@ from leaderq.zookeeper import AnyClient, Create, Delete, Operation, SessionState
 from leaderq.zookeeper.paths import name_of, own_path
 from leaderq.zookeeper.reading import SizedReader
 from leaderq.zookeeper.retrying import ITEM_RETRY
-from leaderq.zookeeper.writing.groups import Operations, batched
+from leaderq.zookeeper.writing.groups import Operations, batched, given_operations
 from leaderq.zookeeper.writing.writer import OVERTAKEN, Outcome, outcomes
 
 LETTER_BYTES = 16 * 1024
@@ -124,15 +134,20 @@ class DynoQueue:
         body_store: BodyStore | None = None,
         body_bytes: int = 64 * 1024,
         name: str = "",
-        now_ms: Callable[[], int] | None = None,
+        now_ms: Callable[[], float] | None = None,
     ) -> None:
         require(
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
+            instance("name", name, str),
+            plain_function("strategy", strategy, or_none=True),
+            plain_function("now_ms", now_ms, or_none=True),
+            at_least("body_bytes", body_bytes, 0, "bytes"),
+            serializer_problem(serializer),
         )
         self.root = own_path(root)
         self._session, self._paths = as_session(client), DynoPaths(root)
-        self._now_ms = clock.now_ms if now_ms is None else now_ms
+        self._now_ms = clock.now_ms if now_ms is None else partial(_whole_ms, now_ms)
         self._bodies = Bodies(body_store, body_bytes)
         self._strategy = strategy or round_robin()
         self._nodes = QueueNodes(
@@ -242,7 +257,7 @@ class DynoQueue:
         if isinstance(messages, DynoMessage):
             messages = [messages]
         given = list(several("messages", messages, "messages"))
-        fence = tuple(fence)  # each push needs it
+        fence = given_operations("fence", fence)
         writer = self._nodes.writer()
         prepared: list[Push | Exception] = []
         room = self._room(len(given))
@@ -253,9 +268,7 @@ class DynoQueue:
             except Exception as exc:  # noqa: BLE001 - of the strategy's, or the store's
                 prepared.append(exc)
         pushes = [one for one in prepared if isinstance(one, Push)]
-        groups: list[Operations] = []
-        for push in pushes:
-            groups.append((*fence, push.create, *self._id_of(push)))
+        groups = [(*fence, push.create, *self._id_of(push)) for push in pushes]
         found = outcomes(writer, groups, self._paths.root)
         pushed = (self._pushed(one, fence, said) for one, said in zip(pushes, found, strict=True))
         told = [next(pushed) if isinstance(one, Push) else one for one in prepared]
@@ -277,11 +290,16 @@ class DynoQueue:
 
         :raises Duplicate: nothing was pushed; the error names the other message.
         """
+        require(
+            instance("message", message, DynoMessage),
+            instance("on_conflict", on_conflict, OnConflict),
+        )
         if not message.id:
             raise ConfigurationError("a message can be unique by an id of yours only")
+        fence = given_operations("fence", fence)
         if not self._room(1):
             raise self._full()
-        pushed = self._ids.resolve(self._prepared(message), tuple(fence), on_conflict)
+        pushed = self._ids.resolve(self._prepared(message), fence, on_conflict)
         self._nodes.figures.add("put", pushed.is_new)
         return pushed
 
@@ -341,8 +359,10 @@ class DynoQueue:
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
     def _prepared(self, one: DynoMessage) -> Push:
-        is_fit = isinstance(one, DynoMessage)
-        require(wanted("message", one, is_fit, "a Message, as message(value) of this queue makes"))
+        is_fit, id = isinstance(one, DynoMessage), getattr(one, "id", "")
+        problem = wanted("message", one, is_fit, "a Message, as message(value) of this queue makes")
+        # The id of a message that was read may be a place, which is longer than an id may be.
+        require(problem or (wrong_id(id) if id else None))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
@@ -472,7 +492,7 @@ class DynoQueue:
         """
         found: list[Delivery] = []
         names: dict[str, list[str]] = {}
-        for place in places:
+        for place in dict.fromkeys(places):
             shard, _, name = place.rpartition("/")
             names.setdefault(shard, []).append(name)
         for shard, of_one in names.items():
@@ -516,6 +536,7 @@ class DynoQueue:
 
     def peek(self, most: int = 1) -> list[DynoMessage]:
         """Return the messages that would be delivered next, without taking them."""
+        require(at_least("most", most, 0))
         out: list[DynoMessage] = []
         for shard in self._nodes.shards():
             view = self._nodes.view(shard)
@@ -714,28 +735,44 @@ class DynoQueue:
     def _message(self, shard: str, name: str, data: bytes) -> DynoMessage:
         frame, said = Frame.read(data), parsed_name(name) or MessageName(0, 0, "", 0)
         payload = self._bodies.get(frame.payload, frame.body)
-        return DynoMessage(
-            id=frame.id or f"{shard}/{name}",
-            payload=payload,
-            timeout_s=min(MAX_S, max(0.0, (said.due_ms - frame.enqueued_ms) / 1000)),
-            priority=said.priority,
-            shard=shard,
-            headers=frame.headers,
-            group=frame.group,
-            unique=frame.unique,
-            unique_s=frame.unique_s,
-            expires_s=max(0.0, (frame.expires_ms - frame.enqueued_ms) / 1000)
-            if frame.expires_ms
-            else None,
-            place=f"{shard}/{name}",
-        )
+        try:
+            return DynoMessage(
+                id=frame.id or f"{shard}/{name}",
+                payload=payload,
+                timeout_s=min(MAX_S, max(0.0, (said.due_ms - frame.enqueued_ms) / 1000)),
+                priority=said.priority,
+                shard=shard,
+                headers=frame.headers,
+                group=frame.group,
+                unique=frame.unique,
+                unique_s=frame.unique_s,
+                expires_s=min(MAX_S, max(0.0, (frame.expires_ms - frame.enqueued_ms) / 1000))
+                if frame.expires_ms
+                else None,
+                place=f"{shard}/{name}",
+            )
+        except ConfigurationError as exc:  # not what we would have pushed
+            raise CorruptItem(f"message {shard}/{name} is not one: {exc}") from exc
+
+
+def _whole_ms(now_ms: Callable[[], float]) -> int:
+    """The time by the user's calendar: names hold it, and nobody would find one with a fraction."""
+    at_ms = now_ms()
+    is_time = is_number(at_ms) and 0 <= at_ms <= MAX_DUE_MS
+    require(wanted("now_ms()", at_ms, is_time, "milliseconds since 1970"))
+    return int(at_ms)
 
 
 def _names(shards: Sequence[str] | None) -> tuple[str, ...]:
     """The shards that were given; none if the choice is left to the queue."""
-    names = (shards,) if isinstance(shards, str) else tuple(shards or ())
-    is_list = shards is None or 0 < len(names) == len(set(names))
-    require(wanted("shards", shards, is_list, "one or more different names"))
+    given: Any = (shards,) if isinstance(shards, str) else shards or ()
+    names = tuple(given) if isinstance(given, Iterable) else ()
+    are_texts = all(map(is_text, names))
+    is_list = shards is None or (are_texts and 0 < len(names) == len(set(names)))
+    require(
+        wanted("shards", shards, is_list, "one or more different names"),
+        *(wrong_id(name) for name in names if are_texts),
+    )
     return names
 
 

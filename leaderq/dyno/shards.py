@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from leaderq.base import chance
-from leaderq.base.arguments import in_seconds, is_text
+from leaderq.base.arguments import in_seconds, instance, is_text, plain_function, require
 from leaderq.dyno.layout import escaped
 from leaderq.dyno.message import DynoMessage
 from leaderq.errors import ConfigurationError
@@ -105,11 +105,13 @@ def by_id(shards: Sequence[str], message: DynoMessage) -> str:
 
 def by_key(key: Callable[[DynoMessage], str]) -> ShardingStrategy:
     """A strategy: the text ``key(message)`` determines the shard."""
+    require(plain_function("key", key))
     return lambda shards, message: hashed(shards, key(message))
 
 
 def hashed(shards: Sequence[str], text: str) -> str:
     """Return the shard that a text determines, the same one in every process."""
+    require(instance("the key of a shard", text, str))
     digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return shards[int.from_bytes(digest, "big") % len(shards)]
 

@@ -102,6 +102,8 @@ class Worker(HandlerThreads):
     ) -> None:
         what = "the handler of a Worker"
         require(
+            instance("queue", queue, DynoQueue),
+            instance("retry", retry, Mapping | None),
             at_least("threads", threads, 1),
             at_least("batch_items", batch_items, 1, or_none="for one at a time"),
             handler_problem(what, handler),

@@ -56,6 +56,8 @@ class AsyncTaken(Generic[H]):
     async def __aexit__(self, *raised: Any) -> None:
         if not self.is_settled:
             await self._settle(self._taken.__exit__, *raised)
+        elif self._taken.is_settled:
+            self._taken.__exit__(*raised)  # which says if it was lost, and writes nothing
 
     def __repr__(self) -> str:
         return f"Async{self._taken!r}"

@@ -522,3 +522,219 @@ def test_a_queue_closes_in_time_whatever_the_servers_do(s):
         for job in (waiting, pushing):
             with pytest.raises(errors.LeaderqError):
                 job.result(40.0)
+
+
+class Loose:
+    """A store that returns no bytes, but something like them."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+
+    def put(self, body: bytes) -> str:
+        self.bodies[str(len(self.bodies))] = body
+        return str(len(self.bodies) - 1)
+
+    def get(self, reference: str) -> Any:
+        return bytearray(self.bodies[reference])
+
+    def delete(self, reference: str) -> None:
+        self.bodies.pop(reference, None)
+
+    def ages(self) -> Any:
+        return ()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "ä" * 40])
+@scene(1)
+def test_a_shard_that_cannot_be_is_refused_before_the_others_hear_of_it(s, name):
+    (who,) = s.guests("a")
+    with pytest.raises(errors.ConfigurationError, match="cannot name a message or shard"):
+        who.do(lambda: DynoQueue(who.session, D, shards=["good", name]))
+    a, b = sides(s, "bc")
+    a.push(Message(payload=b"1"))
+    with pytest.raises(errors.ConfigurationError):
+        a.configure(shards=[name])
+    assert b.configure(lease_s=5.0).lease_s == 5.0
+    assert texts(b.pop(1, 1.0)) == ["1"]
+
+
+@scene(1)
+def test_a_calendar_of_floats_names_messages_that_are_found(s):
+    (a,) = sides(s, "a", now_ms=lambda: clock.now_ms() + 0.25)
+    a.push([Message(payload=b"1"), Message("x", b"2", timeout_s=0.5)])
+    assert sorted(texts(a.pop(2, 5.0, least=2))) == ["1", "2"]
+    for wrong in (-1, float("nan"), "1", None, 1e30):
+        (b,) = sides(s, "b", now_ms=lambda wrong=wrong: wrong)
+        with pytest.raises(errors.ConfigurationError, match=r"now_ms\(\)="):
+            b.push(Message(payload=b"3"))
+
+
+@scene(1)
+def test_what_a_queue_of_messages_cannot_work_with_is_refused_when_it_is_made(s):
+    (a,) = sides(s, "a")
+    wrong: dict[str, list[Any]] = {
+        "serializer": [None, str, object()],
+        "strategy": [5, "by_id"],
+        "now_ms": [5],
+        "name": [5, None],
+        "body_bytes": [-1, None, "1", True, 0.5, float("nan")],
+        "shards": [5, 0, [5], [None], [b"a"], [["a"]], ["a", "a"], "\ud800"],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(errors.ConfigurationError, match=name):
+                a.who.do(
+                    lambda name=name, value=value: DynoQueue(a.who.session, D, **{name: value})
+                )
+    calls: list[Any] = [
+        lambda: a.queue.push_unique("x"),
+        lambda: a.queue.ensure(b"x"),
+        lambda: a.queue.push_unique(Message("x"), "drop"),
+        lambda: a.queue.push(Message("x"), fence=Check("/own")),
+        lambda: a.queue.push(Message("x"), fence=[5]),
+        lambda: a.queue.push_unique(Message("x"), fence=5),
+        lambda: a.queue.peek(-1),
+        lambda: a.queue.peek("1"),
+        lambda: a.queue.dead_letters.requeue(["0/x"]),
+        lambda: a.queue.dead_letters.drop("0/x"),
+        lambda: dyno.by_key("priority"),
+        lambda: DynoQueue(a.who.session, D, strategy=dyno.by_key(lambda _: 5)).push(Message()),
+        lambda: Worker(dyno.AsyncDynoQueue(a.queue), print),
+        lambda: Worker(a.queue, print, retry=5),
+        lambda: Worker(a.queue, print).stop("1"),
+        lambda: dyno.AsyncDynoQueue(a.who.session),
+    ]
+    for call in calls:
+        with pytest.raises(errors.ConfigurationError):
+            a.who.do(call)
+    assert left(s) == []
+
+
+@scene(1)
+def test_what_cannot_be_said_of_a_delivery_leaves_its_lease(s):
+    (a,) = sides(s, "a")
+    a.push(Message("x", b"1"))
+    (one,) = a.pop(1, 1.0)
+    for call in (
+        *(lambda it=it: one.kill(it) for it in (None, 5, ValueError("no"))),
+        *(lambda it=it: one.nack(retry=it) for it in (5, "never")),
+        *(lambda it=it: one.ack(it) for it in (None, 5, "/own", Create("/own"), ["/own"])),
+        *(lambda it=it: one.ack([it]) for it in (Create("own"), Create("/own", "text"))),
+    ):
+        with pytest.raises(errors.ConfigurationError):
+            a.who.do(call)
+    assert not one.is_settled
+    a.who.do(one.ack)
+    assert left(s) == []
+
+
+@scene(1)
+def test_a_back_off_without_a_bound_is_a_long_rest_and_no_error(s):
+    (a,) = sides(s, "a", retry=Retry(first_s=float("inf"), most_s=float("inf")))
+    a.push(Message("x", b"1"))
+    (one,) = a.pop(1, 1.0)
+    a.who.do(lambda: one.nack(ValueError("it")))
+    assert a.pop(1, 100.0) == []
+    assert a.set_timeout("x", 0.0)
+    assert [again.failures for again in a.pop(1, 1.0)] == [1]
+
+
+@scene(1)
+def test_an_operation_of_ones_own_below_the_root_is_told_as_it_is(s):
+    (a,) = sides(s, "a")
+    s.ask(lambda beside: beside.ensure_path(f"{D}/results/x"))
+    a.push(Message("x", b"1"))
+    (one,) = a.pop(1, 1.0)
+    with pytest.raises(errors.NodeExists) as refused:
+        a.who.do(lambda: one.ack([Create(f"{D}/results/x")]))
+    assert refused.value.index == 0
+    assert not one.is_settled
+    a.who.do(lambda: one.ack([Create(f"{D}/results/x/again")]))
+    assert left(s) == []
+
+
+@pytest.mark.parametrize("how", ["lost", "closed"])
+@scene(1)
+def test_a_block_whose_message_was_lost_meanwhile_does_not_end_as_if_it_was_acknowledged(s, how):
+    a, b = sides(s, "ab", lease_s=3.0)
+    a.push(Message("x", b"1"))
+    (one,) = a.pop(1, 1.0)
+    a.keep([one])
+
+    def work() -> None:
+        with one:
+            clock.sleep(60.0)
+
+    working = a.who.begin(work)
+    s.run(1.0)
+    if how == "closed":
+        a.close()
+    else:
+        assert b.remove("x")
+    with pytest.raises(StaleLease, match="was not acknowledged"):
+        working.result(100.0)
+
+
+@scene(1)
+def test_what_is_taken_out_twice_is_taken_out_once(s):
+    (a,) = sides(s, "a")
+    a.push([Message(), Message()])
+    found = a.take_out([one.place for one in a.peek(2)] * 2)
+    assert len(found) == 2
+    a.put_back(found)
+    assert len(a.pop(2, 5.0, least=2)) == 2
+
+
+@scene(1)
+def test_a_message_whose_place_cannot_be_an_id_is_refused_alone(s):
+    a, b = sides(s, "ab", shards=["x" * 190])
+    a.push(Message(payload=b"1"))
+    (read,) = a.peek()
+    told = b.push_each([Message(payload=b"2"), read, Message(payload=b"3")])
+    assert [isinstance(one, str) for one in told] == [True, False, True]
+    assert isinstance(told[1], errors.ConfigurationError)
+
+
+@scene(1)
+def test_a_body_is_bytes_whatever_a_store_returns(s):
+    (a,) = sides(s, "a", body_store=Loose(), body_bytes=0)
+    a.push(Message("x", b"1"))
+    assert [one.payload for one in a.peek()] == [b"1"]
+    assert a.get("x").payload == b"1"
+    (one,) = a.pop(1, 1.0)
+    assert type(one.payload) is bytes
+
+
+@scene(1)
+def test_whatever_others_have_written_beside_messages_they_are_delivered_and_shown(s):
+    (a,) = sides(s, "a", lease_s=1.0)
+    huge = b"1" + b"0" * 400
+    a.push([Message("x", b"1"), Message("y", b"2", unique_s=1.0), Message(payload=b"3")])
+    first, second, _ = a.pop(3, 1.0, least=3)
+    a.ack([second])
+    claim = f"{D}/shards/0/claims/{first.name}"
+    s.ask(lambda beside: beside.set(claim, b'{"n":1,"m":"gone","l":%s}' % huge))
+    for name in ("1000000000000", "1000000000000-.", "1000000000000-%", "1000000000000x"):
+        s.ask(lambda beside, name=name: beside.create(f"{D}/windows/{name}"))
+    s.ask(lambda beside: beside.create(f"{D}/ids/z", b"z" * 300))
+    rude = [b'"at":%s' % huge, b'"id":"%s"' % (b"x" * 300), b'"headers":{"a":"\\ud800"}']
+    for number, inner in enumerate([*rude, b'"unique":"started","unique_s":5']):
+        header = b"{%s}" % inner
+        frame = b"DQ1\n" + len(header).to_bytes(4, "big") + header + b"rude"
+        name = f"{D}/shards/0/messages/00-0000000000000-00000000-000000009{number}"
+        s.ask(lambda beside, name=name, frame=frame: beside.create(name, frame))
+    assert a.get("z") is None
+    assert a.ensure(Message("z", b"5", priority=9))
+    assert len(list(a.who.do(lambda: list(a.queue.all_messages())))) == 3
+    s.run(2.0)
+    again = a.pop(9, 5.0, least=5)
+    assert sorted(texts(again)) == ["1", "3", "5", "rude", "rude"]
+    assert a.ack(again) == [None] * 5
+    assert a.who.do(lambda: sorted(one.reason for one in a.queue.dead_letters.browse())) == [
+        "corrupt",
+        "corrupt",
+    ]
+    s.run(70.0)
+    assert a.ensure(Message("y"))
+    kept = [one for one in s.cluster.znodes() if one.startswith(f"{D}/windows/")]
+    assert len(kept) == 4

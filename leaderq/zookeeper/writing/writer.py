@@ -522,12 +522,9 @@ def outcomes(
     """Write these groups of operations, and return the outcome of each.
 
     If no answer comes for ``retrying.PATIENCE_S`` seconds, the error of the remaining groups is
-    ``NotConnected`` if they were certainly not sent, else ``ConnectionLost``.
-
-    :raises ConfigurationError: ZooKeeper cannot use the path of one of the user's operations.
+    ``NotConnected`` if they were certainly not sent, else ``ConnectionLost``. What a user gave was
+    checked before (:func:`~leaderq.zookeeper.writing.groups.given_operations`).
     """
-    ours = f"{path}/"
-    validated([op for group in groups for op in group if not op.path.startswith(ours)])
     known: dict[OperationGroup, LeaderqError | None] = {}
     all_answered = primitives.Event()
 

@@ -90,7 +90,10 @@ def test_bytes_that_are_not_a_message_are_corrupt_and_an_empty_frame(data: bytes
 
 
 @given(
-    st.builds(DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS, st.text(max_size=MAX_ERROR), NUMBERS)
+    st.builds(
+        *(DeliveryState, NUMBERS, NUMBERS, TEXTS, NUMBERS),
+        *(st.text(max_size=MAX_ERROR), NUMBERS, NUMBERS),
+    )
 )
 def test_the_state_of_deliveries_comes_back_and_of_an_error_what_can_be_encoded(state):
     error = state.error.encode(errors="replace").decode()
