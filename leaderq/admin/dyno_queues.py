@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, cast
 
 from leaderq.admin.text import iso
 from leaderq.base import clock
+from leaderq.base.arguments import require
 from leaderq.dyno import DeadMessage, Delivery, DynoQueue, MissingBody, StaleLease
 from leaderq.dyno.index import ShardIndex
 from leaderq.dyno.layout import PARTS, DynoPaths, escaped, parsed_name
-from leaderq.dyno.message import Frame, frame_of
+from leaderq.dyno.message import Frame, frame_of, wrong_id
 from leaderq.dyno.shard_view import read_claims, shards_below
 from leaderq.engine.dead_letters import Moved, OnProgress
 from leaderq.errors import CorruptItem, RequestRefused
@@ -207,6 +208,7 @@ class DynoAdmin:
         has (``held``, which ``held_too`` deletes as well), and those that are ``absent``.
         """
         said: dict[str, list[str]] = {"acknowledged": [], "held": [], "absent": []}
+        require(*(wrong_id(name) for name in names if "/" not in name))  # before any is deleted
         for name in names:
             is_done = (self.queue.remove if held_too else self.queue.finish)(name)
             outcome = "acknowledged" if is_done else "held" if self._is_there(name) else "absent"

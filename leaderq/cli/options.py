@@ -216,6 +216,10 @@ def number(
 def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number", ctx, param)
+    from leaderq.base.arguments import MAX_S  # not needed for --help
+
+    if isinstance(value, float) and value > MAX_S:
+        raise click.BadParameter(f"{value} is more than {MAX_S:.0f}", ctx, param)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import closing, nullcontext
 from typing import Any
 from unittest.mock import Mock
@@ -135,3 +136,18 @@ def test_what_has_to_stay_in_a_queue_does_not_count_as_drained(s):
             return [drained(admin) for admin in (QueueAdmin(session, QueuePaths(Q, LOCKS)), dyno)]
 
     assert a.who.do(both) == [[b"c", b"d"]] * 2
+
+
+@scene(1)
+def test_numbers_that_no_clock_can_hold_are_refused_and_spoil_no_other_line(s, verb, monkeypatch):
+    (a,) = s.guests("a")
+    put(s, "a")
+    for words in (("put", "/d", "--delay-s", "1e308", "x"), ("purge", Q, "--older-than", "1e308")):
+        code, _, err = verb(a, *words)
+        assert (code, "is more than 3000000000" in err) == (2, True)
+    lines = b'{"value":"1"}\n{"value":"2","due_ms":1%s}\n{"value":"3"}\n' % (b"0" * 400)
+    for path, kind in (("/delays", "delay"), (D, "dyno")):
+        lines = lines.replace(b'"1"', b'"1","due_ms":1').replace(b'"3"', b'"3","due_ms":1')
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        code, _, err = verb(a, "put", path, "--kind", kind, "--from-json")
+        assert (code, "2 stored" in err, "of more than 64 bits" in err) == (1, True, True)

@@ -455,6 +455,7 @@ class DynoStore(Store):
 # -- what is to be put, out of arguments or a stream (pure, but for reading the stream) ------------
 
 _CHUNK = 1 << 16
+_LAST = 2**63 - 1
 LONGEST = 4 << 20
 """Bytes of one line: four times what ZooKeeper takes by default; whatever is longer is not an item
 but the wrong file.
@@ -574,6 +575,8 @@ def _typed(said: dict[str, Any], name: str, kind: type) -> Any:
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         words = {str: "text", int: "a whole number", dict: "an object"}
         raise BadEntry(f'has a "{name}" that is not {words[kind]}')
+    if kind is int and isinstance(value, int) and abs(value) > _LAST:
+        raise BadEntry(f'has a "{name}" of more than 64 bits')
     return value
 
 
