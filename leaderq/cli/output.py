@@ -74,9 +74,11 @@ def conclude(sentence: str, as_json: bool, **values: Any) -> None:
     """Write what a verb has done: ``sentence`` as its last line and, with ``as_json``, ``values``
     as one object.
     """
-    if as_json:
-        write_json(values)
-    say(sentence)
+    try:
+        if as_json:
+            write_json(values)
+    finally:  # also if standard output is full
+        say(sentence)
 
 
 def write_rows(

@@ -151,3 +151,27 @@ def test_numbers_that_no_clock_can_hold_are_refused_and_spoil_no_other_line(s, v
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
         code, _, err = verb(a, "put", path, "--kind", kind, "--from-json")
         assert (code, "2 stored" in err, "of more than 64 bits" in err) == (1, True, True)
+
+
+@pytest.mark.parametrize("path", ["/", "", "//", "/zookeeper", "/zookeeper/quota", "other"])
+@scene(1)
+def test_a_path_that_is_no_queue_of_anybodys_is_not_removed_by_force(s, verb, path):
+    (a,) = s.guests("a")
+    put(s, "a")
+    s.ask(lambda beside: beside.ensure_path("/others/znode"))
+    before = s.cluster.znodes().keys()
+    for words in ((path,), (Q, path)):
+        code, _, err = verb(a, "rm", *words, "--force", "--yes")
+        assert (code, "leaderq: error:" in err) == (2, True)
+    assert s.cluster.znodes().keys() >= before
+    assert verb(a, "rm", f"{Q}/", "--force", "--yes")[0] == 0
+    assert s.ask(lambda beside: beside.exists("/others/znode")) is not None
+
+
+@scene(1)
+def test_what_was_stored_is_said_although_standard_output_is_full(s, verb, monkeypatch):
+    (a,) = s.guests("a")
+    refuse = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr("leaderq.cli.output.write_json", refuse)
+    code, _, err = verb(a, "put", Q, "a", "--json")
+    assert (code, "1 stored in /q" in err) == (1, True)

@@ -22,6 +22,7 @@ from leaderq.cli.queue.options import (
     LOCK_PATH,
     META_PATH,
     PATH,
+    PATHS,
     QUEUE,
     ROOT,
     Operated,
@@ -134,7 +135,7 @@ def stats(given: Given) -> None:
 
 
 @queue_verb(
-    click.Argument(["paths"], metavar="PATH...", nargs=-1, required=True),
+    PATHS,
     META_PATH,
     LOCK_PATH,
     switch("--force", help="also delete queues that hold items or dead letters, or have consumers"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TypeVar
@@ -19,7 +19,7 @@ from leaderq.queues.admin import QueueAdmin
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
 from leaderq.zookeeper import Session
-from leaderq.zookeeper.paths import validated_path
+from leaderq.zookeeper.paths import own_path, validated_path
 
 K = TypeVar("K")
 Operated = DynoAdmin | QueueAdmin
@@ -36,6 +36,10 @@ def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str | N
     return path
 
 
+def _as_queues(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+    return [own_path(path) for one in values if (path := _as_queue(ctx, param, one))]
+
+
 queue_verb = partial(verb, *CONNECTION, hidden=("root",))
 """A verb that reaches ZooKeeper. Queues can be anywhere, not only below the root of careers."""
 META_PATH = click.Option(
@@ -45,6 +49,7 @@ META_PATH = click.Option(
     help="where the queue's side data is, if its processes were given a meta_path",
 )
 PATH = click.Argument(["path"], metavar="PATH", callback=_as_queue, shell_complete=queues)
+PATHS = click.Argument(["paths"], metavar="PATH...", nargs=-1, required=True, callback=_as_queues)
 QUEUE = (PATH, META_PATH)
 ROOT = click.Argument(["path"], metavar="PATH", callback=_as_path, shell_complete=queues)
 KIND = click.Option(
