@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from simulation.scenarios import Scene, scene
 from simulation.test_dyno_defects import Side, is_about_claims, sides
 
-from leaderq.dyno import Message
+from leaderq.dyno import Message, StaleLease
+from leaderq.engine.async_face import AsyncTaken
 
 LEASE_S = 30.0
 
@@ -64,3 +67,30 @@ def test_the_end_of_what_is_let_go_is_not_told(s):
     kept.side.let_go([kept.one])
     s.run(100.0)
     assert kept.told == []
+
+
+@scene(1)
+def test_what_was_settled_while_it_was_passed_to_keep_is_forgotten_and_not_called_lost(s, caplog):
+    kept = Kept(s, None, 5.0)
+    how = kept.side.queue._hand.held[kept.one]
+    kept.side.who.do(kept.one.ack)
+    kept.side.queue._hand.held[kept.one] = how  # by a keep() that had seen it unsettled
+    s.run(100.0)
+    assert kept.one not in kept.side.queue._hand.held
+    assert "lease lost" not in caplog.text
+
+
+class Lost:
+    is_settled = True
+
+    def __exit__(self, *_: object) -> None:
+        raise StaleLease("it was lost meanwhile")
+
+
+def test_a_block_of_asyncio_is_told_too_that_its_message_was_lost() -> None:
+    async def work() -> None:
+        async with AsyncTaken(Lost(), Mock(side_effect=AssertionError)):
+            await asyncio.sleep(0)
+
+    with pytest.raises(StaleLease):
+        asyncio.run(work())
