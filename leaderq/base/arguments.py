@@ -151,6 +151,14 @@ def plain_function(name: str, value: object, *, or_none: bool = False) -> Proble
     return None
 
 
+def method_problem(name: str, value: object, *methods: str) -> Problem:
+    """Check that ``value`` has these methods, and that a call of each does the work."""
+    for method in methods:
+        if problem := plain_function(f"{name}.{method}", getattr(value, method, None)):
+            return problem
+    return None
+
+
 def coroutine_function(name: str, value: object) -> Problem:
     """Check that ``value`` is an ``async def`` function, method or ``partial``, whose call returns
     a coroutine.

@@ -22,6 +22,7 @@ from leaderq.base.arguments import (
     instance,
     is_number,
     is_text,
+    method_problem,
     plain_function,
     require,
     several,
@@ -139,6 +140,9 @@ class DynoQueue:
         require(
             instance("retry", retry, Retry | None),
             instance("body_store", body_store, BodyStore | None),
+            method_problem("body_store", body_store, "put", "get", "delete")
+            if body_store is not None
+            else None,
             instance("name", name, str),
             plain_function("strategy", strategy, or_none=True),
             plain_function("now_ms", now_ms, or_none=True),

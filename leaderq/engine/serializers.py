@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from leaderq.base.arguments import Problem, bytes_of, wanted
+from leaderq.base.arguments import Problem, bytes_of, method_problem, wanted
 from leaderq.errors import CorruptItem, told
 from leaderq.threads import primitives
 
@@ -59,9 +59,11 @@ JSON: QueueSerializer[Any] = _OfType(
 
 def serializer_problem(serializer: object) -> Problem:
     """Why this cannot be a serializer; ``None`` if it can."""
-    methods = [getattr(serializer, name, None) for name in ("serialize", "deserialize")]
-    is_made = not isinstance(serializer, type) and all(map(callable, methods))
-    return wanted("serializer", serializer, is_made, "BYTES, TEXT, JSON, or a QueueSerializer")
+    wrong = method_problem("serializer", serializer, "serialize", "deserialize")
+    if isinstance(serializer, type) or wrong:
+        remedy = "BYTES, TEXT, JSON, or a QueueSerializer"
+        return f"{wanted('serializer', serializer, False, remedy)}; {wrong or 'it is a class'}"
+    return None
 
 
 def value_of(serializer: QueueSerializer[T], data: bytes) -> T:

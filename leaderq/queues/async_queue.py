@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from leaderq.async_term import AsyncTerm
 from leaderq.base.arguments import at_least, require, wanted
 from leaderq.engine.async_face import AsyncFace, AsyncTaken
 from leaderq.errors import ConfigurationError, QueueClosed
@@ -35,9 +36,10 @@ class AsyncItem(AsyncTaken[Item[T]], Generic[T]):
         self.enqueued = item.enqueued
 
     async def ack(
-        self, ops: Iterable[Operation] = (), *, term: Term | None = None
+        self, ops: Iterable[Operation] = (), *, term: Term | AsyncTerm | None = None
     ) -> list[Any] | None:
-        return await self._settle(self._taken.ack, ops, term=term)
+        fence = term._term if isinstance(term, AsyncTerm) else term
+        return await self._settle(self._taken.ack, ops, term=fence)
 
     async def requeue(self, delay_s: float = 0.0) -> None:
         await self._settle(self._taken.requeue, delay_s)

@@ -10,7 +10,14 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from leaderq.base.arguments import at_least, instance, require, unless, wanted
+from leaderq.base.arguments import (
+    at_least,
+    instance,
+    method_problem,
+    require,
+    unless,
+    wanted,
+)
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.handlers import handler_problem
 from leaderq.engine.serializers import BYTES, QueueSerializer, serializer_problem
@@ -74,6 +81,9 @@ class QueueOptions(Generic[T]):
         is_open = blocking is None or not blocking.is_closed
         require(
             serializer_problem(self.serializer),
+            method_problem("consumer", self.consumer, "state_changed")
+            if isinstance(self.consumer, QueueConsumer)
+            else None,
             instance("error_mode", self.error_mode, ErrorMode),
             instance("retry", self.retry, Retry),
             instance("name", self.name, str | None),

@@ -28,7 +28,7 @@ from types import MethodType
 from typing import Any, Generic, TypeVar
 
 from leaderq.base import chance
-from leaderq.base.arguments import several
+from leaderq.base.arguments import method_problem, require, several
 from leaderq.base.timeouts import Deadline
 from leaderq.engine.serializers import unchanging
 from leaderq.errors import (
@@ -380,6 +380,8 @@ class Putter(Generic[T]):
         self._on_puts = self._settled  # one object for all puts
 
     def add_listener(self, listener: PutListener) -> None:
+        methods = "put_completed", "put_multi_completed", "put_failed"
+        require(method_problem("listener", listener, *methods))
         self._listeners.add(MethodType(_tell, listener))
 
     def remove_listener(self, listener: PutListener) -> None:

@@ -258,7 +258,11 @@ class QueueRecipe(CuratorQueue[T]):
             log.warning("work not done when its queue was closed queue=%s", self.path)
 
     def add_put_listener(self, listener: PutListener) -> None:
-        """``listener`` hears of each item stored, and of each that was not."""
+        """``listener`` hears of each item stored, and of each that was not.
+
+        :raises ConfigurationError: it lacks a method of a :class:`PutListener`, or one is a
+            coroutine function.
+        """
         self._putter.add_listener(listener)
 
     def remove_put_listener(self, listener: PutListener) -> None:

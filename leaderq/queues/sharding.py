@@ -33,6 +33,7 @@ from leaderq.base.arguments import (
     at_least,
     in_seconds,
     instance,
+    method_problem,
     plain_function,
     require,
     unless,
@@ -455,6 +456,7 @@ class QueueSharder(Generic[Q]):
 
     def _adopt(self, name: str) -> None:
         queue = self._allocator(self._session, join(self.queue_path, name))
+        require(method_problem("what the allocator returned", queue, "start", "close"))
         try:
             queue.start()
         except BaseException:

@@ -544,6 +544,13 @@ class Loose:
         return ()
 
 
+class Later(Loose):
+    """A store that returns coroutines, which nobody would run."""
+
+    async def delete(self, reference: str) -> None:  # type: ignore[override]
+        await super().delete(reference)  # type: ignore[func-returns-value]
+
+
 @pytest.mark.parametrize("name", ["", "x" * 201, "ä" * 40])
 @scene(1)
 def test_a_shard_that_cannot_be_is_refused_before_the_others_hear_of_it(s, name):
@@ -577,6 +584,7 @@ def test_what_a_queue_of_messages_cannot_work_with_is_refused_when_it_is_made(s)
         "strategy": [5, "by_id"],
         "now_ms": [5],
         "name": [5, None],
+        "body_store": [5, Later()],
         "body_bytes": [-1, None, "1", True, 0.5, float("nan")],
         "shards": [5, 0, [5], [None], [b"a"], [["a"]], ["a", "a"], "\ud800"],
     }

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from leaderq import errors, queues
+from leaderq import errors, queues, testing
+from leaderq.async_term import AsyncTerm
 from leaderq.base import clock
 from leaderq.dyno import DynoQueue
 from leaderq.queues.wire.payload import encode
@@ -494,3 +497,68 @@ def test_a_note_with_a_number_that_is_no_time_is_as_good_as_none(s, field, numbe
     assert (item.value, item.attempt) == ("x", 1)
     assert abs(item.enqueued.timestamp() - a.do(clock.calendar_s)) < 60.0
     a.do(item.ack)
+
+
+class Coroutines(queues.QueueConsumer[str], queues.PutListener):
+    """Whose coroutines nobody would run."""
+
+    def consume(self, value: str) -> None: ...
+
+    async def state_changed(self, state: SessionState) -> None: ...
+
+    async def put_failed(self, *_: Any) -> None: ...
+
+    async def serialize(self, value: str) -> bytes:
+        return value.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        return data.decode()
+
+    async def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@scene(1)
+def test_coroutines_that_nobody_would_run_are_refused(s):
+    (a,) = s.guests("a")
+    rude: Any = Coroutines()
+    queue = opened(a)
+    calls: list[tuple[str, Any]] = [
+        ("consumer.state_changed is", lambda: made(a, consumer=rude)),
+        ("serializer.serialize is", lambda: made(a, serializer=rude)),
+        ("listener.put_failed is", lambda: queue.add_put_listener(rude)),
+        ("listener.put_completed is", lambda: queue.add_put_listener(print)),  # type: ignore[arg-type]
+    ]
+    for returned in (rude, None):
+        sharder: Any = queues.QueueSharder(
+            a.session, lambda *_, it=returned: it, f"/jobs-{returned is None}", "/jobs-leader"
+        )
+        calls.append(("what the allocator returned.start is", sharder.start))
+    for says, call in calls:
+        with pytest.raises(errors.ConfigurationError, match=says):
+            a.do(call)
+
+
+@scene(1)
+def test_a_term_that_is_none_acknowledges_nothing(s):
+    (a,) = s.guests("a")
+    put(s, "x")
+    queue = opened(a)
+    item: Any = a.do(lambda: queue.take(10.0))
+    for term in (5, True, AsyncTerm(testing.term())):
+        with pytest.raises(errors.ConfigurationError, match="term="):
+            a.do(lambda term=term: item.ack(term=term))
+    assert not item.is_settled
+
+
+def test_an_item_of_asyncio_is_acknowledged_under_a_term_of_asyncio():
+    term, asked = testing.term(), Mock(is_settled=False)
+    pool = ThreadPoolExecutor(1)
+
+    async def work() -> None:
+        await queues.AsyncItem(asked, pool.submit).ack([Create("/own")], term=AsyncTerm(term))
+
+    asyncio.run(work())
+    pool.shutdown()
+    asked.ack.assert_called_once_with([Create("/own")], term=term)

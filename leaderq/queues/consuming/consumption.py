@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leaderq.base import clock
 from leaderq.base.arguments import in_seconds, instance, require
@@ -46,12 +46,10 @@ from leaderq.queues.consuming.engine import Engine
 from leaderq.queues.consuming.items import Claim, ItemOutcome, ItemSettlement, rewritten
 from leaderq.queues.wire.names import QueueKind
 from leaderq.queues.wire.znodes import QueuePaths
+from leaderq.term import Term
 from leaderq.threads import Service, primitives
 from leaderq.zookeeper import Check, Operation, Session
 from leaderq.zookeeper.writing.groups import given_operations
-
-if TYPE_CHECKING:
-    from leaderq.term import Term
 
 log = logging.getLogger(__name__)
 
@@ -281,6 +279,7 @@ class Item(Taken, Generic[T]):
         :raises ConfigurationError: ``ops`` are not operations; nothing was written.
         """
         also = given_operations("ops", ops)
+        require(instance("term", term, Term | None))
         with self._taken.lock:
             self._refuse_twice()
             raw = self._taken.open.pop(self._at)
