@@ -49,6 +49,7 @@ from leaderq.errors import (
     QueueClosed,
     SessionClosed,
     SessionExpired,
+    TooLarge,
     ZooKeeperError,
 )
 from leaderq.threads import Service, primitives
@@ -189,6 +190,13 @@ class _Claiming:
         """Make a message a dead letter that was found to be dead before its delivery."""
         root, name = self._nodes.paths.root, letter.name
         (error,) = apply_all(self._writer, [operations], root)
+        if isinstance(error, TooLarge):  # we would not have pushed it; the others are delivered
+            self._view.not_claimed(name)
+            said = (
+                "message dead, and too large for a letter, it stays queue=%s message=%s reason=%s"
+            )
+            log.error(said, root, name, letter.reason)
+            return
         if error is not None:
             self._view.overtaken(name, error)
             return

@@ -746,3 +746,18 @@ def test_whatever_others_have_written_beside_messages_they_are_delivered_and_sho
     assert a.ensure(Message("y"))
     kept = [one for one in s.cluster.znodes() if one.startswith(f"{D}/windows/")]
     assert len(kept) == 4
+
+
+@scene(1)
+def test_a_dead_message_that_fits_into_no_letter_keeps_no_other_from_being_delivered(s):
+    (a,) = sides(s, "a")
+    a.push(Message("x", b"1"))
+    name = f"{D}/shards/0/messages/00-0000000000000-00000000-0000000099"
+    s.ask(lambda beside: beside.create(name, b"r" * 1_044_300))
+    assert texts(a.pop(5, 1.0)) == ["1"]
+    a.push(Message(payload=b"2"))
+    assert texts(a.pop(5, 1.0)) == ["2"]
+    s.run(20.0)
+    assert a.pop(5, 1.0) == []
+    assert name in s.cluster.znodes()
+    assert a.remove("0/00-0000000000000-00000000-0000000099")
