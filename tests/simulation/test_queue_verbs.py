@@ -163,6 +163,7 @@ def test_a_path_that_is_no_queue_of_anybodys_is_not_removed_by_force(s, verb, pa
     for words in ((path,), (Q, path)):
         code, _, err = verb(a, "rm", *words, "--force", "--yes")
         assert (code, "leaderq: error:" in err) == (2, True)
+        assert path or "must be absolute" in err
     assert s.cluster.znodes().keys() >= before
     assert verb(a, "rm", f"{Q}/", "--force", "--yes")[0] == 0
     assert s.ask(lambda beside: beside.exists("/others/znode")) is not None

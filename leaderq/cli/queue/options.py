@@ -26,7 +26,7 @@ Operated = DynoAdmin | QueueAdmin
 
 
 def _as_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    return None if value is None else validated_path(value.rstrip("/") or "/")
+    return None if value is None else validated_path(value.rstrip("/") or value[:1])
 
 
 def _as_queue(ctx: click.Context, param: click.Parameter, value: str) -> str | None:
