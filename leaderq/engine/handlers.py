@@ -97,7 +97,7 @@ class HandlerThreads:
         run: Callable[[Service], object],
     ) -> None:
         self._handler = Handler(what, code, f"{name}-loop")
-        self._at_work = [None] * count
+        self._at_work: list[None] = []  # one for each that has begun
         serve = partial(self._serve, run)
         self._services = [Service(f"{name}-{number}", serve) for number in range(count)]
 
@@ -124,9 +124,10 @@ class HandlerThreads:
         return any(one.is_running for one in self._services)
 
     def _serve(self, run: Callable[[Service], object], service: Service) -> None:
+        self._at_work.append(None)
         try:
             run(service)
         finally:
             self._at_work.pop()
-            if not self._at_work:  # the last one closes the loop
+            if not self._at_work:  # the last one closes the loop; who comes later makes another
                 self._handler.close()

@@ -273,7 +273,7 @@ class ConfluentConsumer(ConsumerClient):
             found: LeaderqError = self._translated(error, "reading")
             if isinstance(found, OffsetOutOfRange) and "truncation" in error.str():
                 at = f"reading at Kafka {self._settings.address!r}: {error.str()}"
-                found = LogTruncated(at, [where])
+                found = LogTruncated(at, frozenset([where]))
             # passes, or shows in joins, or in topic_ids
             if isinstance(found, KafkaAway | MembershipLost | UnknownTopic):
                 log.debug("%s", found)

@@ -116,8 +116,8 @@ class EffectRefused(KafkaError):
 class LogTruncated(OffsetOutOfRange):
     """Records read from ``partitions`` were cut off, and perhaps others written in their place."""
 
-    def __init__(self, at: str, partitions: Iterable[Partition]) -> None:
-        self.partitions = frozenset(partitions)
+    def __init__(self, at: str, partitions: frozenset[Partition]) -> None:
+        self.partitions = partitions
         super().__init__(str(Failure.GONE.error(at)))
 
 

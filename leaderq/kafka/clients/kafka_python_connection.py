@@ -258,7 +258,7 @@ def translated(exc: BaseException, doing: str, address: str) -> LeaderqError:
     said = _SAID.search(str(exc))  # else the whole request and its answer
     at = f"{doing} at Kafka {address!r}: {type(exc).__name__}: {said[2] if said else exc}"
     if isinstance(exc, native.LogTruncationError):
-        return LogTruncated(at, (Partition(*where) for where in exc.divergent_offsets))
+        return LogTruncated(at, frozenset(Partition(*where) for where in exc.divergent_offsets))
     return failure_of(exc).error(at)
 
 

@@ -161,3 +161,13 @@ def test_a_coroutine_that_stops_its_own_threads_waits_for_none_and_leaves_no_loo
     threads.start()
     eventually(lambda: not threads.is_running)
     assert told == [False]
+
+
+def test_a_thread_that_was_stopped_before_it_began_keeps_no_loop_from_its_end() -> None:
+    async def work() -> None: ...
+
+    name = NAME.removesuffix("-loop")
+    threads = HandlerThreads("it", work, name, 2, lambda _: threads._handler())
+    threads._services[1].stop(0.0)
+    threads.start()
+    eventually(lambda: not threads.is_running)
