@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
@@ -21,6 +22,9 @@ from leaderq.errors import KafkaError
 from leaderq.kafka.record import ListLike, Partition, Record
 
 _UNREADABLE: Any = []
+# Not called as a method: Python does not look whether an error is set beside what a method returns
+# once it has specialised the call (3.11 and later), and uses a list that has holes (B42).
+_headers_of = methodcaller("headers")
 _Fields = namedtuple("_Fields", ("offset", "key", "value", "message"))
 
 
@@ -53,7 +57,7 @@ class ConfluentRecord(Record):
         def headers(self) -> Sequence[tuple[str, bytes]]:
             message = self._message
             try:
-                found = message.headers()
+                found = _headers_of(message)
             except (UnicodeDecodeError, SystemError):
                 message.set_headers(found := _UNREADABLE)  # a second look would crash (B42)
             if found is _UNREADABLE:
