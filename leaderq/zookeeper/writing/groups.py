@@ -26,7 +26,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from leaderq.base.arguments import instance, require, wanted
+from leaderq.base.arguments import instance, require, several
 from leaderq.errors import (
     BadVersion,
     ConnectionLost,
@@ -132,11 +132,9 @@ def validated(operations: Sequence[Operation]) -> Sequence[Operation]:
 def given_operations(name: str, given: Any) -> Operations:
     """The operations that a user gave under this name, for a multi that others may share.
 
-    :raises ConfigurationError: they are not a list of operations, or one cannot be sent.
+    :raises ConfigurationError: they are not several, or one cannot be sent.
     """
-    is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    require(wanted(name, given, is_list, "a list of operations"))
-    operations = tuple(given)
+    operations = tuple(several(name, given, "operations"))
     validated(operations)
     return operations
 
