@@ -106,7 +106,8 @@ def in_seconds(name: str, value: Seconds) -> float:
 
     :raises ConfigurationError: it is negative, longer than a century, or not a time.
     """
-    require(wanted(name, value, is_time(value), f"seconds from 0 to {MAX_S:.0f}"))
+    if not is_time(value):
+        require(wanted(name, value, False, f"seconds from 0 to {MAX_S:.0f}"))
     return float(value.total_seconds() if isinstance(value, timedelta) else value)
 
 

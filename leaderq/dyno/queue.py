@@ -363,10 +363,12 @@ class DynoQueue:
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
     def _prepared(self, one: DynoMessage) -> Push:
-        is_fit, id = isinstance(one, DynoMessage), getattr(one, "id", "")
-        problem = wanted("message", one, is_fit, "a Message, as message(value) of this queue makes")
-        # The id of a message that was read may be a place, which is longer than an id may be.
-        require(problem or (wrong_id(id) if id else None))
+        given: Any = one
+        if not isinstance(given, DynoMessage):
+            remedy = "a Message, as message(value) of this queue makes"
+            require(wanted("message", one, False, remedy))
+        if one.id:  # that of a message that was read may be a place, longer than an id may be
+            require(wrong_id(one.id))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()
         due_ms = now_ms + int(in_seconds("timeout_s", one.timeout_s) * 1000)
         unique_s, lives_s = in_seconds("unique_s", one.unique_s), one.expires_s
