@@ -99,6 +99,12 @@ _AT_A_TIME = 250
 _Errors = list[LeaderqError | None]
 
 
+def _message_problem(given: object) -> str | None:
+    if isinstance(given, DynoMessage):
+        return None
+    return wanted("message", given, False, "a Message, as message(value) of this queue makes")
+
+
 class DynoQueue:
     """An acknowledged, sharded, delayed, prioritised queue of messages below one znode.
 
@@ -295,7 +301,7 @@ class DynoQueue:
         :raises Duplicate: nothing was pushed; the error names the other message.
         """
         require(
-            instance("message", message, DynoMessage),
+            _message_problem(message),
             instance("on_conflict", on_conflict, OnConflict),
         )
         if not message.id:
@@ -363,10 +369,7 @@ class DynoQueue:
         return (Create(self._paths.id(id), push.shard.encode()),) if id else ()
 
     def _prepared(self, one: DynoMessage) -> Push:
-        given: Any = one
-        if not isinstance(given, DynoMessage):
-            remedy = "a Message, as message(value) of this queue makes"
-            require(wanted("message", one, False, remedy))
+        require(_message_problem(one))
         if one.id:  # that of a message that was read may be a place, longer than an id may be
             require(wrong_id(one.id))
         shard, now_ms = shard_of(one, self._nodes.open(), self._strategy), self._now_ms()

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from leaderq.base.arguments import Problem, bytes_of, method_problem, wanted
 from leaderq.errors import CorruptItem, told
-from leaderq.threads import primitives
+from leaderq.threads.listeners import is_from_outside
 
 T = TypeVar("T")
 
@@ -74,15 +74,9 @@ def value_of(serializer: QueueSerializer[T], data: bytes) -> T:
     try:
         return serializer.deserialize(data)
     except BaseException as exc:
-        if is_interrupt(exc):
+        if is_from_outside(exc):
             raise
         raise CorruptItem(f"the serializer refuses it: {told(exc)}") from exc
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` is Ctrl-C, which the item has not caused."""
-    is_main = primitives.current_thread() is primitives.main_thread()
-    return isinstance(error, KeyboardInterrupt) and is_main
 
 
 def unchanging(data: Any) -> bytes:

@@ -151,8 +151,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 class HandleCalls:
     """Calls ``handle``, on any thread; :meth:`awaited` does the same on the event loop of a career
     of coroutines. It knows which calls, each :meth:`noted` together with what deserialises its
-    records, have not returned, because one may hang. A child that
-    ``handle`` has forked ends when it comes back: nothing that it does here is its own to do.
+    records, have not returned, because one may hang. A child that ``handle`` has forked ends when
+    it comes back: nothing that it does here is its own to do.
     """
 
     def __init__(self, handle: Handle, handle_awaited: HandleAwaited | None = None) -> None:

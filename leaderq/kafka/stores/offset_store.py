@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from leaderq.base.arguments import require
-from leaderq.engine.serializers import is_interrupt
 from leaderq.errors import ConfigurationError, KafkaError, LeaderqError, told
 from leaderq.kafka.clients.consumer import CommitFuture, ConsumerClient, KafkaAway, Offsets
 from leaderq.kafka.clients.producer import ProducerClient
@@ -26,6 +25,7 @@ from leaderq.kafka.groups import OffsetAdmin
 from leaderq.kafka.record import Offset, Partition, epoch_of
 from leaderq.kafka.stores.handle_call import take_effect
 from leaderq.term import Term
+from leaderq.threads.listeners import is_from_outside
 from leaderq.zookeeper import Session
 
 LoadOffsets = Callable[[Term], Mapping[Any, int]]
@@ -198,7 +198,7 @@ def errors_of(store: OffsetStore, doing: str) -> Iterator[None]:
     except LeaderqError:
         raise
     except BaseException as exc:  # else a SystemExit would end the consumer thread without a word
-        if is_interrupt(exc) or type(store).__module__.startswith("leaderq."):
+        if is_from_outside(exc) or type(store).__module__.startswith("leaderq."):
             raise
         what = f"the offset store {store.word!r} failed while {doing}: {told(exc)}"
         raise KafkaError(f"{what}; let it raise StoreAway for what passes by itself") from exc
